@@ -1,0 +1,275 @@
+"""The records that link the stages: scenes, questions and reasoning traces as JSON Lines.
+
+Files hold original pixels only. Unknown fields are kept; a bad line raises RecordError with file, line and reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from rewards.grading import MIRRORED_TASKS, TASKS, Truth
+
+Pixels4 = tuple[float, float, float, float]
+Pixels2 = tuple[float, float]
+Metres3 = tuple[float, float, float]
+Record = TypeVar("Record")
+
+
+class RecordError(ValueError):
+    """A line of a record file that cannot be used."""
+
+
+@dataclass(frozen=True)
+class SceneObject:
+    """One visible object: 2D box and projected centre in pixels, centre in camera metres (x right, y down, z ahead)."""
+
+    description: str
+    box_xyxy_px: Pixels4
+    pixel_xy: Pixels2
+    xyz_m: Metres3
+    depth_m: float
+    distance_m: float
+    heading: str
+    yaw_rad: float | None = None
+    category: str = ""
+    annotation_token: str = ""
+    lidar_points: int | None = None
+
+
+@dataclass(frozen=True)
+class SceneImage:
+    """One image with the objects that questions may ask about; a line of `scenes.jsonl`."""
+
+    file_name: str
+    objects: tuple[SceneObject, ...]
+    width: int = 1600
+    height: int = 900
+    camera: str = ""
+    scene: str = ""
+    sample_token: str = ""
+    split: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QuestionObject:
+    """An object that a question names (name without article), with its true box, centre and heading."""
+
+    name: str
+    bbox: Pixels4
+    pixel: Pixels2
+    xyz_m: Metres3
+    category: str = ""
+    yaw_rad: float | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; a line of `questions.jsonl`. Both questions of a mirrored pair share `pair_id`."""
+
+    id: str
+    pair_id: str | None
+    variant: int
+    task: str
+    image: str
+    width: int
+    height: int
+    question: str
+    options: tuple[str, ...]
+    answer: str | tuple[int, int]
+    objects: tuple[QuestionObject, ...]
+    scene: str = ""
+    camera: str = ""
+    split: str = ""
+    source: str = "real"
+    depth_ranges: str = "official"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if problem := _question_problem(self):
+            raise ValueError(problem)
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Width and height of the image file in pixels."""
+        return self.width, self.height
+
+    @property
+    def unit(self) -> str:
+        """Name of the unit this question is scored in: its pair, or itself."""
+        return self.pair_id or self.id.rsplit("-", 1)[0]
+
+    @property
+    def truth(self) -> Truth:
+        """What grading needs."""
+        return Truth(self.task, self.answer_text, self.options, self.objects[0].bbox, self.image_size)
+
+    @property
+    def answer_text(self) -> str:
+        """The answer as text, in original pixels for a point."""
+        return self.answer if isinstance(self.answer, str) else f"[{self.answer[0]}, {self.answer[1]}]"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A question with a reasoning trace; a line of `cot.jsonl`. `rules` is the sha256 of the rules it was written by."""
+
+    question: Question
+    reasoning: str
+    teacher: str
+    rules: str = ""
+    attempts: int = 1
+    verdict: tuple[str, ...] = ()
+
+
+def _question_problem(question: Question) -> str | None:
+    """Why a question cannot be asked or graded, or None."""
+    if question.task not in TASKS:
+        return f"unknown task {question.task!r}; known: {', '.join(TASKS)}"
+    if not question.objects:
+        return "no objects"
+    if question.task == "pixel":
+        return None if isinstance(question.answer, tuple) else f"a pixel answer is [x, y], got {question.answer!r}"
+    if question.answer not in question.options:
+        return f"answer {question.answer!r} is none of the options {list(question.options)}"
+    if (question.task in MIRRORED_TASKS) != (question.pair_id is not None):
+        return f"a {question.task} question {'needs a' if question.pair_id is None else 'has no'} pair_id"
+    return None
+
+
+_SCENE_COLUMNS = {  # field of the public metadata -> attribute of SceneObject
+    "descs": "description", "bboxes2D": "box_xyxy_px", "xy2Ds": "pixel_xy", "xyz3Ds": "xyz_m", "depths": "depth_m",
+    "distances": "distance_m", "yaw_descs": "heading",
+}  # fmt: skip
+_OUR_COLUMNS = {
+    "yaws": "yaw_rad", "categories": "category", "annotation_tokens": "annotation_token",
+    "lidar_points": "lidar_points",
+}  # fmt: skip
+
+
+def scene_to_row(scene: SceneImage) -> dict[str, Any]:
+    """A scene as the columns of the public metadata and ours."""
+    columns = {
+        name: [getattr(item, attribute) for item in scene.objects]
+        for name, attribute in (_SCENE_COLUMNS | _OUR_COLUMNS).items()
+    }
+    own = ("width", "height", "camera", "scene", "sample_token", "split")
+    return {"file_name": scene.file_name, **columns, **{name: getattr(scene, name) for name in own}, **scene.extra}
+
+
+def scene_from_row(row: dict[str, Any]) -> SceneImage:
+    """A scene from a row of ours or of the public metadata. Raises ValueError, KeyError on missing or ragged columns."""
+    columns = {a: row[name] for name, a in _SCENE_COLUMNS.items()}
+    columns |= {a: row[name] for name, a in _OUR_COLUMNS.items() if name in row}
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"columns of different lengths: {lengths}")
+    objects = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    known = {f.name for f in fields(SceneImage)} - {"objects", "extra"}
+    rest = {name: value for name, value in row.items() if name not in known | _SCENE_COLUMNS.keys() | _OUR_COLUMNS.keys()}
+    return msgspec.convert(
+        {**{name: row[name] for name in known & row.keys()}, "objects": objects, "extra": rest}, SceneImage
+    )
+
+
+def question_to_row(question: Question) -> dict[str, Any]:
+    """A question as a flat JSON object."""
+    row = asdict(question)
+    return {**row, **row.pop("extra")}
+
+
+def question_from_row(row: dict[str, Any]) -> Question:
+    """A question from a JSON object; unknown fields go to `extra`."""
+    known = {f.name for f in fields(Question)} - {"extra"}
+    return msgspec.convert(
+        {**{k: v for k, v in row.items() if k in known}, "extra": {k: v for k, v in row.items() if k not in known}},
+        Question,
+    )
+
+
+_TRACE_FIELDS = ("reasoning", "teacher", "rules", "attempts", "verdict")
+
+
+def trace_to_row(trace: Trace) -> dict[str, Any]:
+    """A trace as its question's fields and its own."""
+    return {**question_to_row(trace.question), **{name: getattr(trace, name) for name in _TRACE_FIELDS}}
+
+
+def trace_from_row(row: dict[str, Any]) -> Trace:
+    """A trace from a flat JSON object."""
+    question = question_from_row({k: v for k, v in row.items() if k not in _TRACE_FIELDS})
+    own = {name: row[name] for name in _TRACE_FIELDS if name in row}
+    return replace(msgspec.convert({**own, "question": question_to_row(question)}, Trace), question=question)
+
+
+def read_scenes(path: Path) -> list[SceneImage]:
+    """All scenes of a JSON Lines file."""
+    return list(_read(path, scene_from_row))
+
+
+def read_questions(path: Path) -> list[Question]:
+    """All questions of a JSON Lines file, in file order. Raises RecordError on a bad line, a repeated id or no line."""
+    questions = list(_read(path, question_from_row))
+    seen: dict[str, int] = {}
+    for number, question in enumerate(questions, 1):
+        if question.id in seen:
+            raise RecordError(f"{path}: question {number} repeats the id {question.id!r} of question {seen[question.id]}")
+        seen[question.id] = number
+    if not questions:
+        raise RecordError(f"{path} holds no question; build some with: python data_gen/build_surds.py --help")
+    return questions
+
+
+def read_traces(path: Path) -> list[Trace]:
+    """All traces of a JSON Lines file. Raises RecordError on a bad line or when there is none."""
+    traces = list(_read(path, trace_from_row))
+    if not traces:
+        raise RecordError(f"{path} holds no trace; write some with: python data_gen/build_cot.py --help")
+    return traces
+
+
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write JSON Lines under a temporary name, then move it into place. Returns the number of lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    count = 0
+    with partial.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    os.replace(partial, path)
+    return count
+
+
+def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of every line that is not blank. Raises RecordError naming file, line and reason."""
+    if not path.is_file():
+        raise RecordError(f"no file at {path}")
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RecordError(f"{path}, line {number}: no JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise RecordError(f"{path}, line {number}: an object was expected, got {type(row).__name__}")
+            yield number, row
+
+
+def _read(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[Record]:
+    for number, row in iterate_rows(path):
+        try:
+            yield convert(row)
+        except KeyError as error:
+            raise RecordError(f"{path}, line {number}: the field {error} is missing") from error
+        except ValueError as error:  # msgspec.ValidationError is one
+            raise RecordError(f"{path}, line {number}: {error}") from error
