@@ -173,7 +173,9 @@ def scene_from_row(row: dict[str, Any]) -> SceneImage:
         raise ValueError(f"columns of different lengths: {lengths}")
     objects = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     known = {f.name for f in fields(SceneImage)} - {"objects", "extra"}
-    rest = {name: value for name, value in row.items() if name not in known | _SCENE_COLUMNS.keys() | _OUR_COLUMNS.keys()}
+    rest = {
+        name: value for name, value in row.items() if name not in known | _SCENE_COLUMNS.keys() | _OUR_COLUMNS.keys()
+    }
     return msgspec.convert(
         {**{name: row[name] for name in known & row.keys()}, "objects": objects, "extra": rest}, SceneImage
     )
@@ -220,7 +222,9 @@ def read_questions(path: Path) -> list[Question]:
     seen: dict[str, int] = {}
     for number, question in enumerate(questions, 1):
         if question.id in seen:
-            raise RecordError(f"{path}: question {number} repeats the id {question.id!r} of question {seen[question.id]}")
+            raise RecordError(
+                f"{path}: question {number} repeats the id {question.id!r} of question {seen[question.id]}"
+            )
         seen[question.id] = number
     if not questions:
         raise RecordError(f"{path} holds no question; build some with: python data_gen/build_surds.py --help")

@@ -14,8 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewards.boxes import Box, CoordinateFrame, Size, centerness
-from rewards.response import contains_phrase, first_answer, first_number_list, last_answer, read_point
-from rewards.response import strip_special_tokens
+from rewards.response import (
+    contains_phrase,
+    first_answer,
+    first_number_list,
+    last_answer,
+    read_point,
+    strip_special_tokens,
+)
 
 TASKS = ("yaw", "pixel", "depth", "distance", "left_right", "front_behind")
 MIRRORED_TASKS = frozenset({"yaw", "distance", "left_right", "front_behind"})
@@ -90,9 +96,7 @@ def same_answer(answer: str, target: str, frame_size: Size | None = None, tolera
     """Whether two answers say the same: equal normal forms, or points within `tolerance` of the frame's sides."""
     point, target_point = read_point(answer), read_point(target)
     if point and target_point and frame_size:
-        return all(
-            abs(a - b) <= tolerance * side for a, b, side in zip(point, target_point, frame_size, strict=True)
-        )
+        return all(abs(a - b) <= tolerance * side for a, b, side in zip(point, target_point, frame_size, strict=True))
     return normalise(answer) == normalise(target) != ""
 
 

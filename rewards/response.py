@@ -140,6 +140,11 @@ def first_number_list(answer: str) -> list[float] | None:
     return None
 
 
+def numbers_in(text: str) -> list[float]:
+    """All plain numbers in a text, in order."""
+    return [float(number) for number in re.findall(_NUMBER, text)]
+
+
 def contains_phrase(text: str, phrase: str) -> bool:
     """Whether `phrase` stands in `text` between word boundaries."""
     return re.search(rf"\b{re.escape(phrase)}\b", text) is not None
@@ -150,7 +155,9 @@ def map_coordinates(text: str, convert: Callable[[list[float]], Sequence[float]]
 
     def replace(found: re.Match[str]) -> str:
         numbers = [float(number) for number in found.group(1).split(",")]
-        return f"[[{', '.join(str(round(value)) for value in convert(numbers))}]]" if len(numbers) in (2, 4) else found[0]
+        if len(numbers) not in (2, 4):
+            return found[0]
+        return f"[[{', '.join(str(round(value)) for value in convert(numbers))}]]"
 
     return _INNER_COORDINATES.sub(replace, text)
 

@@ -71,5 +71,6 @@ def test_every_official_verdict_is_reproduced() -> None:
     for row in json_lines("parity/predictions.jsonl"):
         unit = by_name[row["unit"]]
         box = unit.scene.objects[unit.object_indices[0]].box_xyxy_px
-        grade = grade_text(row["output"], Truth(unit.task, str(unit.answers[row["variant"]]), unit.options, box), FRAME, "official")
+        truth = Truth(unit.task, str(unit.answers[row["variant"]]), unit.options, box)
+        grade = grade_text(row["output"], truth, FRAME, "official")
         assert (grade.valid, grade.score) == (row["official_valid"], pytest.approx(row["official_value"])), row
