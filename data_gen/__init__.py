@@ -1,0 +1,1 @@
+"""From a nuScenes folder to questions and reasoning traces."""

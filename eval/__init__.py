@@ -1,0 +1,1 @@
+"""Score a model on the benchmarks and show what it did."""

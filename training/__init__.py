@@ -1,0 +1,1 @@
+"""SFT and GRPO: models, data columns, trainers."""

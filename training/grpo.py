@@ -1,0 +1,73 @@
+"""GRPO with verifiable rewards.
+
+    accelerate launch training/grpo.py --rewards format,loc,acc,logic --model runs/sft --data questions.jsonl
+
+Takes TRL's GRPO options and a few of ours; `--help` lists them. Writes a checkpoint folder with `frame.json`,
+`config.yaml` (every option as resolved) and `trainer_state.json` (every reward, in all and per task, by step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, fail, parse_arguments
+
+
+def make_trainer(
+    model: ModelArguments, data: DataArguments, rewards: RewardArguments, config: SurdsGRPOConfig
+) -> tuple[Any, Any]:
+    """The trainer on the questions of `data`, and the loaded model. Exits with 2 on bad input."""
+    from rewards import select_rewards
+    from training.data import grpo_rows, to_dataset
+    from training.run import SaveFrame, load_for_training, lora_config, read_questions_and_root, shuffled
+    from training.trainer import SpatialGRPOTrainer
+
+    questions, root = read_questions_and_root(data)
+    loaded = load_for_training(model)
+    settings = rewards.settings(loaded.frame)
+    rows = grpo_rows(shuffled(questions, config.seed, data.limit), root, loaded.frame)
+    trainer = SpatialGRPOTrainer(
+        model=loaded.model,
+        reward_funcs=select_rewards(rewards.rewards, settings),
+        args=config,
+        train_dataset=to_dataset(rows),
+        processing_class=loaded.processor,
+        peft_config=lora_config(model),
+        callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
+        settings=settings,
+    )
+    return trainer, loaded
+
+
+def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
+    """Exit with 2 for an unknown reward, bad values, or weights that do not match, before a model is loaded."""
+    from rewards import select_rewards
+    from rewards.boxes import CoordinateFrame
+
+    try:
+        functions = select_rewards(rewards.rewards, rewards.settings(CoordinateFrame()))
+    except ValueError as error:
+        fail(str(error))
+    weights = config.reward_weights
+    if weights is not None and len(weights) != len(functions):
+        fail(f"--reward_weights names {len(weights)} weights for the {len(functions)} rewards {rewards.rewards}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train with the chosen rewards and save the run."""
+    parts = parse_arguments([ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig], arguments, __doc__)
+    model, data, rewards, config = parts
+    from training.run import describe, open_run, save_run
+
+    check_rewards(rewards, config)
+    checkpoint = open_run(data, config, parts, builder="python data_gen/build_surds.py --nuscenes DIR")
+    trainer, loaded = make_trainer(model, data, rewards, config)
+    if trainer.is_world_process_zero():
+        print(f"{describe(loaded)}; {len(trainer.train_dataset)} questions; rewards {rewards.rewards}", flush=True)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    save_run(trainer, loaded)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What both training scripts do around their trainer: output folder, data, checkpoint to resume, final save."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from data_gen.folders import prepare_output
+from data_gen.manifest import check_images, image_root
+from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
+from rewards.boxes import CoordinateFrame
+from training.arguments import DataArguments, ModelArguments, fail, save_config
+from training.model import FRAME_FILE, LoadedModel, load_model, save_frame
+
+Row = TypeVar("Row")
+
+
+class SaveFrame(TrainerCallback):
+    """Puts `frame.json` into every checkpoint."""
+
+    def __init__(self, frame: CoordinateFrame, tiny: bool) -> None:
+        self.frame, self.tiny = frame, tiny
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Called by the trainer after it has written a checkpoint."""
+        if state.is_world_process_zero:
+            save_frame(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.frame, self.tiny)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run was completed there: the frame is written last."""
+    return (folder / FRAME_FILE).exists()
+
+
+def open_run(data: DataArguments, config: Any, parts: Sequence[Any], builder: str) -> str | None:
+    """Prepare the output folder and save the resolved config there; the checkpoint to resume from, if any.
+
+    Every process calls it; the main one writes, the others wait. Exits with 2 without data or when the folder must
+    not be touched, with 0 when a finished run is resumed. builder: the command that makes the missing data.
+    """
+    if data.data is None:
+        fail(f"--data is missing: a JSON Lines file; build it with: {builder}")
+    folder = Path(config.output_dir)
+    if data.resume and is_finished(folder):
+        print(f"{folder} holds a finished run; nothing to do")
+        raise SystemExit(0)
+    with config.main_process_first(desc="preparing the output folder"):
+        if config.process_index == 0:
+            try:
+                prepare_output(folder, data.resume, data.overwrite)
+            except FileExistsError as error:
+                fail(str(error))
+            save_config(folder, parts)
+    return get_last_checkpoint(str(folder))
+
+
+def read_questions_and_root(data: DataArguments) -> tuple[list[Question], Path]:
+    """The questions of `--data` and the folder of their images. Exits with 2 on a bad line or a missing image."""
+    return _read(data, read_questions, list)
+
+
+def read_traces_and_root(data: DataArguments) -> tuple[list[Trace], Path]:
+    """The traces of `--data` and the folder of their images. Exits with 2 on a bad line or a missing image."""
+    return _read(data, read_traces, lambda traces: [trace.question for trace in traces])
+
+
+def _read(
+    data: DataArguments, reader: Callable[[Path], list[Row]], questions_of: Callable[[list[Row]], list[Question]]
+) -> tuple[list[Row], Path]:
+    path = Path(data.data or "")
+    try:
+        rows = reader(path)
+        root = image_root(path, Path(data.images) if data.images else None)
+        check_images(questions_of(rows), root)
+    except (RecordError, FileNotFoundError) as error:
+        fail(str(error))
+    return rows, root
+
+
+def shuffled(rows: Sequence[Row], seed: int, limit: int | None) -> list[Row]:
+    """The rows in a seeded order, the first `limit` of them."""
+    order = list(rows)
+    random.Random(seed).shuffle(order)
+    return order[:limit]
+
+
+def load_for_training(arguments: ModelArguments) -> LoadedModel:
+    """The model to train, left where the trainer wants it. Exits with 2 when the checkpoint cannot be found."""
+    try:
+        return load_model(
+            arguments.model,
+            frame_kind=arguments.frame,
+            max_pixels=arguments.max_pixels,
+            dtype=arguments.dtype,
+            device=None,
+        )
+    except OSError as error:
+        fail(str(error))
+        raise
+
+
+def lora_config(arguments: ModelArguments) -> Any:
+    """PEFT's configuration, or None for training the whole model."""
+    if not arguments.use_peft:
+        return None
+    from peft import LoraConfig
+
+    # Dropout would stay on while completions are sampled, so there is none.
+    return LoraConfig(
+        r=arguments.lora_r,
+        lora_alpha=arguments.lora_alpha,
+        lora_dropout=0.0,
+        target_modules=arguments.lora_target_modules,
+        task_type="CAUSAL_LM",
+    )
+
+
+def save_run(trainer: Any, loaded: LoadedModel) -> None:
+    """Weights, processor, training log and, last, the frame: the folder is a checkpoint from then on."""
+    trainer.save_model()
+    trainer.save_state()
+    if trainer.is_world_process_zero():
+        folder = Path(trainer.args.output_dir)
+        loaded.processor.save_pretrained(folder)
+        save_frame(folder, loaded.frame, loaded.tiny)
+
+
+def describe(loaded: LoadedModel) -> str:
+    """One line about the model: parameters, frame, pixel budget."""
+    millions = sum(parameter.numel() for parameter in loaded.model.parameters()) / 1e6
+    frame = loaded.frame
+    return f"{loaded.name}: {millions:.2f} M parameters, coordinates {frame.kind}, at most {frame.max_pixels} pixels"
