@@ -1,1 +1,1 @@
-"""Score a model on the benchmarks and show what it did."""
+"""Evaluation: engines, resumable runs, figures with floors and intervals, reports."""

@@ -1,0 +1,126 @@
+"""From options to an engine, with what must be known of it: frame, prompt style, name, and what identifies it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from data_gen.records import RecordError
+from eval.arguments import UsageError
+from eval.engines import Engine, HfEngine, RandomEngine, ReplayEngine
+from eval.runner import PREDICTIONS_FILE, RUN_FILE, checkpoint_digest, file_digest, read_facts
+from rewards.boxes import CoordinateFrame
+
+DEFAULT_STYLE = "located"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of an evaluation that concern its engine; None where the engine is to choose."""
+
+    ckpt: str | None
+    engine: str | None
+    replay: str | None
+    prompt_style: str | None
+    frame: str | None
+    max_pixels: int | None
+    max_new_tokens: int
+    batch_size: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ChosenEngine:
+    """An engine, the frame and style its outputs are in, and the model's name; `identity` tells two engines apart."""
+
+    engine: Engine
+    kind: str
+    frame: CoordinateFrame
+    style: str
+    model: str
+    label: str
+    identity: dict[str, str]
+    tiny: bool = False
+
+
+def engine_kind(options: EngineOptions) -> str:
+    """The engine asked for or implied. Raises UsageError when its own option is missing."""
+    kind = options.engine or ("replay" if options.replay else "hf" if options.ckpt else None)
+    if kind is None:
+        raise UsageError("no model: give --ckpt DIR_OR_HUB_ID (or: tiny), --engine random, or --replay RUN_FOLDER")
+    if kind == "hf" and not options.ckpt:
+        raise UsageError("the engine hf needs --ckpt DIR_OR_HUB_ID (or: tiny)")
+    if kind == "replay" and not options.replay:
+        raise UsageError("the engine replay needs --replay FILE, a predictions.jsonl or the run folder that holds one")
+    return kind
+
+
+def default_label(options: EngineOptions) -> str:
+    """A short name for the run: of the checkpoint, of the replayed run, or `random`."""
+    kind = engine_kind(options)
+    if kind == "random":
+        return "random"
+    path = Path(str(options.ckpt if kind == "hf" else options.replay))
+    if path.name.startswith("checkpoint-") or path.name == PREDICTIONS_FILE:
+        path = path.parent / f"{path.parent.name}-{path.name}" if kind == "hf" else path.parent
+    name = path.resolve().name if path.exists() else path.name
+    return name if kind == "hf" else f"replay-{name}"
+
+
+def open_engine(options: EngineOptions) -> ChosenEngine:
+    """Load the engine. Raises UsageError, or FileNotFoundError for a checkpoint that is not there."""
+    return {"hf": _open_hf, "random": _open_random, "replay": _open_replay}[engine_kind(options)](options)
+
+
+def _open_hf(options: EngineOptions) -> ChosenEngine:
+    from training.model import load_model, resolve_name
+
+    name = str(options.ckpt)
+    loaded = load_model(name, frame_kind=options.frame, max_pixels=options.max_pixels)
+    model = f"{name} {checkpoint_digest(resolve_name(name))}"
+    return ChosenEngine(
+        engine=HfEngine(loaded, options.max_new_tokens, options.batch_size),
+        kind="hf",
+        frame=loaded.frame,
+        style=options.prompt_style or DEFAULT_STYLE,
+        model=name,
+        label=default_label(options),
+        identity={"model": model, "decoding": f"greedy, at most {options.max_new_tokens} tokens"},
+        tiny=loaded.tiny,
+    )
+
+
+def _open_random(options: EngineOptions) -> ChosenEngine:
+    return ChosenEngine(
+        engine=RandomEngine(options.seed),
+        kind="random",
+        frame=_frame(options, CoordinateFrame()),
+        style=options.prompt_style or DEFAULT_STYLE,
+        model="random",
+        label=default_label(options),
+        identity={"model": f"random, seed {options.seed}"},
+    )
+
+
+def _open_replay(options: EngineOptions) -> ChosenEngine:
+    """Stored outputs are in the frame and style of their run, which its folder tells; elsewhere in original pixels."""
+    path = Path(str(options.replay))
+    path = path / PREDICTIONS_FILE if path.is_dir() else path
+    if not path.is_file():
+        raise RecordError(f"no predictions at {path}; --replay takes a predictions.jsonl or its run folder")
+    facts = read_facts(path.parent) if (path.parent / RUN_FILE).exists() else None
+    return ChosenEngine(
+        engine=ReplayEngine.from_file(path),
+        kind="replay",
+        frame=_frame(options, facts.frame if facts else CoordinateFrame()),
+        style=options.prompt_style or (facts.prompt_style if facts else DEFAULT_STYLE),
+        model=facts.model if facts else path.name,
+        label=default_label(options),
+        identity={"model": f"outputs {file_digest(path)}"},
+        tiny=facts.tiny if facts else False,
+    )
+
+
+def _frame(options: EngineOptions, default: CoordinateFrame) -> CoordinateFrame:
+    frame = replace(default, kind=options.frame) if options.frame else default
+    return replace(frame, max_pixels=options.max_pixels) if options.max_pixels else frame

@@ -1,0 +1,153 @@
+"""A run folder that can be left and taken up again: replies are written as they come and never asked for twice.
+
+    config.yaml         the resolved options
+    run.json            what the run is about: model, frame, prompt style, data; and what makes it that run
+    predictions.jsonl   one line per question; while a run goes on in the order of the replies, then in that of the data
+    summary.json        the scores
+    report.html         the scores with pictures
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from eval.arguments import UsageError
+from eval.engines import Engine, Reply, Request
+from rewards.boxes import CoordinateFrame
+
+RUN_FILE = "run.json"
+PREDICTIONS_FILE = "predictions.jsonl"
+SUMMARY_FILE = "summary.json"
+REPORT_FILE = "report.html"
+CONFIG_FILE = "config.yaml"
+_SAMPLED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run folder is about. `identity` holds what two runs must share for their predictions to be one run's."""
+
+    benchmark: str
+    label: str
+    engine: str
+    model: str
+    tiny: bool
+    frame: CoordinateFrame
+    prompt_style: str
+    data: str
+    image_root: str
+    identity: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """One short name for `identity`."""
+        return digest(json.dumps(self.identity, sort_keys=True))
+
+
+def digest(text: str) -> str:
+    """The first 16 hexadecimal digits of a text's sha256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_digest(path: Path) -> str:
+    """The first 16 hexadecimal digits of a file's sha256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def checkpoint_digest(name: str) -> str:
+    """What a checkpoint is: of a folder its files (of large ones size, head and tail), of a hub id the name."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return name
+    files = sorted(path for path in folder.iterdir() if path.suffix in {".json", ".safetensors", ".bin", ".jinja"})
+    known = hashlib.sha256()
+    for path in files:
+        known.update(f"{path.name} {path.stat().st_size}\n".encode())
+        with path.open("rb") as file:
+            known.update(file.read(_SAMPLED_BYTES))
+            file.seek(max(0, path.stat().st_size - _SAMPLED_BYTES))
+            known.update(file.read())
+    return known.hexdigest()[:16]
+
+
+def claim_folder(out: Path, facts: RunFacts) -> None:
+    """Write the facts of a run, or check that the folder belongs to the same run.
+
+    Raises UsageError naming what differs.
+    """
+    path = out / RUN_FILE
+    if path.exists():
+        before = read_facts(out).identity
+        changed = [
+            f"{name}: {before.get(name)} there, {facts.identity.get(name)} now"
+            for name in sorted(before.keys() | facts.identity.keys())
+            if before.get(name) != facts.identity.get(name)
+        ]
+        if changed:
+            listed = "\n  ".join(changed)
+            raise UsageError(f"{out} holds another run, and runs are not mixed. What differs:\n  {listed}\n"
+                             "Give another --out, or --overwrite to replace it.")  # fmt: skip
+    elif (out / PREDICTIONS_FILE).exists():
+        raise UsageError(f"{out} holds predictions but no {RUN_FILE}; give another --out")
+    path.write_text(json.dumps({**asdict(facts), "fingerprint": facts.fingerprint}, indent=2) + "\n", encoding="utf-8")
+
+
+def read_facts(folder: Path) -> RunFacts:
+    """The facts of a run folder. Raises UsageError when it is none."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise UsageError(f"{folder} is no run folder: it has no {RUN_FILE}; make one with: python eval/surds.py")
+    return msgspec.json.decode(path.read_bytes(), type=RunFacts)
+
+
+def stored_replies(path: Path) -> dict[str, Reply]:
+    """The replies already in a predictions file; a last line that a kill cut short is removed from the file.
+
+    Raises UsageError for a broken line anywhere else.
+    """
+    if not path.exists():
+        return {}
+    whole = path.read_bytes()
+    complete = whole[: whole.rfind(b"\n") + 1]
+    if complete != whole:
+        path.write_bytes(complete)
+    replies = {}
+    for number, line in enumerate(complete.split(b"\n")[:-1], 1):
+        try:
+            row = json.loads(line)
+            replies[row["id"]] = Reply(row["id"], row["output"], row["tokens"])
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"{path}, line {number}: no prediction ({error})"
+            raise UsageError(f"{reason}; repair it or give --overwrite") from error
+    return replies
+
+
+def collect(
+    path: Path, engine: Engine, requests: Sequence[Request], to_row: Callable[[Reply], dict[str, Any]]
+) -> list[Reply]:
+    """All replies in the order of the requests: those in the file, and new ones, each appended as it comes.
+
+    to_row: a reply as its line of the file. Raises RuntimeError when the engine leaves a request unanswered.
+    """
+    from tqdm import tqdm
+
+    replies = stored_replies(path)
+    progress = tqdm(total=len(requests), initial=len(replies), unit="question", smoothing=0.1)
+    with path.open("a", encoding="utf-8") as file, progress:
+        for reply in engine.replies(requests, frozenset(replies)):
+            file.write(json.dumps(to_row(reply), ensure_ascii=False) + "\n")
+            file.flush()
+            replies[reply.id] = reply
+            progress.update()
+    unanswered = [request.id for request in requests if request.id not in replies]
+    if unanswered:
+        raise RuntimeError(f"the engine left {len(unanswered)} requests unanswered, the first is {unanswered[0]}")
+    return [replies[request.id] for request in requests]

@@ -1,0 +1,105 @@
+"""What a finished run says of itself: `summary.json`, and the lines that qualify its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from eval.arguments import UsageError
+from eval.metrics import SCORING_VERSION, Figures, Interval, TaskFigures
+from eval.runner import SUMMARY_FILE, RunFacts
+
+SYNTHETIC_NOTE = "synthetic world: rendered scenes, not comparable with results on nuScenes"
+TINY_NOTE = "tiny model: shows that the chain works, not what a real model scores"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The scores of a run, fractions, under its main scoring; `other_scorings` holds the rest in short.
+
+    source: where the questions come from (`real`, `synthetic`, `metadata`; several joined by `+`).
+    other_scorings: scoring -> task or `score` -> score.
+    """
+
+    benchmark: str
+    source: str
+    scoring: str
+    scoring_version: int
+    score: float
+    ci95: Interval
+    tasks: dict[str, TaskFigures]
+    floors: dict[str, float]
+    well_formed: float
+    loc: float | None
+    questions: int
+    mean_tokens: float
+    other_scorings: dict[str, dict[str, float]]
+    label: str
+    engine: str
+    model: str
+    tiny: bool
+    prompt_style: str
+    asked: str
+    fingerprint: str
+
+
+def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str) -> Summary:
+    """Facts and figures of a run as its summary. figures_of: the figures under every scoring."""
+    others = {
+        name: {"score": figures.score, **{task: item.score for task, item in figures.tasks.items()}}
+        for name, figures in figures_of.items()
+        if name != scoring
+    }
+    return Summary(
+        benchmark=facts.benchmark,
+        source=source,
+        scoring=scoring,
+        scoring_version=SCORING_VERSION,
+        other_scorings=others,
+        label=facts.label,
+        engine=facts.engine,
+        model=facts.model,
+        tiny=facts.tiny,
+        prompt_style=facts.prompt_style,
+        asked=facts.identity.get("questions", ""),
+        fingerprint=facts.fingerprint,
+        **vars(figures_of[scoring]),
+    )
+
+
+def write_summary(summary: Summary, folder: Path) -> None:
+    """Write `summary.json`, for people too."""
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
+    (folder / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_summary(folder: Path) -> Summary:
+    """The summary of a finished run. Raises UsageError when there is none or another program wrote it."""
+    path = folder / SUMMARY_FILE
+    if not path.is_file():
+        raise UsageError(f"{folder} has no {SUMMARY_FILE}: the run is not finished; continue it with --resume")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Summary)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} is no summary of this version ({error}); evaluate again with --resume") from error
+
+
+def notes(summaries: list[Summary]) -> list[str]:
+    """What a reader has to know before comparing the numbers of these runs."""
+    lines = []
+    if any("synthetic" in summary.source for summary in summaries):
+        lines.append(SYNTHETIC_NOTE)
+    tiny = [summary.label for summary in summaries if summary.tiny]
+    if tiny:
+        lines.append(f"{TINY_NOTE} ({', '.join(tiny)})")
+    if len({summary.asked for summary in summaries}) > 1:
+        asked = "; ".join(f"{summary.label}: {summary.asked}" for summary in summaries)
+        lines.append(f"these runs did not answer the same questions ({asked}); the floors are those of the first")
+    if len({summary.scoring for summary in summaries}) > 1:
+        lines.append("these runs are scored differently: " + ", ".join(f"{s.label} {s.scoring}" for s in summaries))
+    styles = {summary.prompt_style for summary in summaries if summary.engine != "random"}
+    if len(styles) > 1:
+        lines.append("these runs were prompted differently: " + ", ".join(sorted(styles)))
+    return lines

@@ -1,0 +1,102 @@
+"""Tables for the terminal: percentages with their intervals, columns aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eval.metrics import Interval, TaskFigures
+from eval.summary import Summary, notes
+from rewards.grading import TASKS
+
+NONE = "–"
+
+
+def percent(value: float | None) -> str:
+    """A fraction in percent with one decimal, or a dash."""
+    return NONE if value is None else f"{100 * value:.1f}"
+
+
+def with_interval(value: float | None, ci95: Interval) -> str:
+    """`12.3 [8.1, 16.9]`, or a dash."""
+    if value is None or ci95 is None:
+        return percent(value)
+    return f"{percent(value)} [{percent(ci95[0])}, {percent(ci95[1])}]"
+
+
+def run_table(summary: Summary) -> str:
+    """One run: a line per task with its rates and floors."""
+    head = ["task", "score", "units", "valid", "acc. if valid", "single", "random", "honest floor", "formed", "loc"]
+    rows = [[task, *_task_cells(figures)] for task, figures in summary.tasks.items()]
+    floors = [percent(summary.floors[name]) for name in ("independent", "honest")]
+    last = [percent(summary.well_formed), percent(summary.loc)]
+    score = with_interval(summary.score, summary.ci95)
+    rows.append(["Score", score, str(summary.questions) + " q.", "", "", "", *floors, *last])
+    title = f"{summary.benchmark.upper()}  {summary.label}  ({summary.scoring} scoring, {summary.prompt_style} prompt)"
+    return "\n".join([title, *aligned([head, *rows]), *footnotes([summary])])
+
+
+def runs_table(summaries: Sequence[Summary], width: int = 200) -> str:
+    """Several runs: a line per run, a column per task; below them what guessing scores on the same questions.
+
+    Turned, a line per task, where it would be wider than `width` characters.
+    """
+    head = ["run", *TASKS, "Score", "formed", "loc"]
+    rows = [head, *map(_run_cells, summaries)]
+    first = summaries[0]
+    for name, title in (("independent", "random (expected)"), ("honest", "honest floor")):
+        cells = [percent(first.tasks[task].floors[name]) if task in first.tasks else NONE for task in TASKS]
+        rows.append([title, *cells, percent(first.floors[name]), "", ""])
+    lines = aligned(rows)
+    if len(lines[0]) > width:
+        lines = aligned(list(zip(*rows, strict=True)))
+    return "\n".join([*lines, *footnotes(summaries)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, the first column to the left, the others to the right, a rule under the head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        first, *others = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([first, *(cell.rstrip().rjust(len(cell)) for cell in others)]))
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def footnotes(summaries: Sequence[Summary]) -> list[str]:
+    """Lines that qualify the numbers, and the scores under the other scoring where they differ."""
+    lines = ["Percent; [95 % interval over images]. Score: the plain mean of the tasks."]
+    missing = [task for task in TASKS if any(task not in summary.tasks for summary in summaries)]
+    if missing:
+        lines.append(f"No questions for {', '.join(missing)}: the Score is the mean of the other tasks only.")
+    for summary in summaries:
+        for scoring, scores in summary.other_scorings.items():
+            if differs(summary, scores):
+                listed = ", ".join(f"{name} {percent(value)}" for name, value in scores.items())
+                lines.append(f"{summary.label}, {scoring} scoring: {listed}")
+    return [*lines, *(f"! {note}" for note in notes(list(summaries)))]
+
+
+def differs(summary: Summary, scores: dict[str, float]) -> bool:
+    """Whether another scoring gives a task of this run another score."""
+    return any(abs(scores[task] - figures.score) > 1e-9 for task, figures in summary.tasks.items())
+
+
+def _task_cells(figures: TaskFigures) -> list[str]:
+    return [
+        with_interval(figures.score, figures.ci95),
+        str(figures.units),
+        percent(figures.valid_rate),
+        percent(figures.valid_accuracy),
+        percent(figures.single_question),
+        percent(figures.floors["independent"]),
+        percent(figures.floors["honest"]),
+        percent(figures.well_formed),
+        percent(figures.loc),
+    ]
+
+
+def _run_cells(summary: Summary) -> list[str]:
+    tasks = [summary.tasks.get(task) for task in TASKS]
+    cells = [with_interval(item.score, item.ci95) if item else NONE for item in tasks]
+    last = [percent(summary.well_formed), percent(summary.loc)]
+    return [summary.label, *cells, with_interval(summary.score, summary.ci95), *last]
