@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, update_wrapper
+from functools import wraps
+from typing import Any
 
 from rewards.acc import acc_reward
 from rewards.format import format_reward
@@ -41,7 +42,10 @@ def select_rewards(names: str | Sequence[str], settings: RewardSettings | None =
 
 
 def _bound(name: str, settings: RewardSettings) -> RewardFunction:
-    bound = partial(REWARDS[name], settings=settings)
-    update_wrapper(bound, REWARDS[name])
-    bound.__name__ = name  # type: ignore[attr-defined]
-    return bound
+    # A closure, no partial: TRL would log a partial under the name of the function inside.
+    @wraps(REWARDS[name])
+    def reward(completions: Sequence[object], **columns: Any) -> list[float | None]:
+        return REWARDS[name](completions, settings=settings, **columns)
+
+    reward.__name__ = name
+    return reward

@@ -58,15 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train with the chosen rewards and save the run."""
     parts = parse_arguments([ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig], arguments, __doc__)
     model, data, rewards, config = parts
-    from training.run import describe, open_run, save_run
+    from training.run import open_run, train
 
     check_rewards(rewards, config)
     checkpoint = open_run(data, config, parts, builder="python data_gen/build_surds.py --nuscenes DIR")
     trainer, loaded = make_trainer(model, data, rewards, config)
-    if trainer.is_world_process_zero():
-        print(f"{describe(loaded)}; {len(trainer.train_dataset)} questions; rewards {rewards.rewards}", flush=True)
-    trainer.train(resume_from_checkpoint=checkpoint)
-    save_run(trainer, loaded)
+    train(trainer, loaded, checkpoint, rows=f"questions, rewards {rewards.rewards}")
 
 
 if __name__ == "__main__":

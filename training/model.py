@@ -46,6 +46,7 @@ def load_model(
     """
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
+    from transformers.utils import logging as transformers_logging
 
     from training.processor import load_processor
 
@@ -54,6 +55,7 @@ def load_model(
     base = json.loads(adapter.read_text())["base_model_name_or_path"] if adapter.exists() else path
     if dtype == "auto" and not torch.cuda.is_available():
         dtype = "float32"
+    transformers_logging.disable_progress_bar()
     model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype)
     if adapter.exists():
         from peft import PeftModel
@@ -90,9 +92,7 @@ def save_frame(folder: Path, frame: CoordinateFrame, tiny: bool) -> None:
     (folder / FRAME_FILE).write_text(json.dumps({**frame.as_dict(), "tiny": tiny}) + "\n", encoding="utf-8")
 
 
-def _frame(
-    path: str, model_type: str, processor: Any, frame_kind: str | None
-) -> tuple[CoordinateFrame, bool]:
+def _frame(path: str, model_type: str, processor: Any, frame_kind: str | None) -> tuple[CoordinateFrame, bool]:
     """The frame (kind from option, checkpoint or family; budget from the processor), and whether the model is tiny."""
     stored = Path(path) / FRAME_FILE
     saved = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}

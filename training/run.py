@@ -11,11 +11,12 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from data_gen.folders import prepare_output
-from data_gen.manifest import check_images, image_root
+from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
 from training.arguments import DataArguments, ModelArguments, fail, save_config
 from training.model import FRAME_FILE, LoadedModel, load_model, save_frame
+from training.progress import watch
 
 Row = TypeVar("Row")
 
@@ -118,6 +119,15 @@ def lora_config(arguments: ModelArguments) -> Any:
         target_modules=arguments.lora_target_modules,
         task_type="CAUSAL_LM",
     )
+
+
+def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, rows: str) -> None:
+    """Say what is trained on what, train (from a checkpoint if given), save the run."""
+    watch(trainer)
+    if trainer.is_world_process_zero():
+        print(f"{describe(loaded)}; {len(trainer.train_dataset)} {rows}", flush=True)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    save_run(trainer, loaded)
 
 
 def save_run(trainer: Any, loaded: LoadedModel) -> None:

@@ -43,14 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train on the traces and save the run."""
     parts = parse_arguments([ModelArguments, DataArguments, SurdsSFTConfig], arguments, __doc__)
     model, data, config = parts
-    from training.run import describe, open_run, save_run
+    from training.run import open_run, train
 
     checkpoint = open_run(data, config, parts, builder="python data_gen/build_cot.py --data questions.jsonl")
     trainer, loaded = make_trainer(model, data, config)
-    if trainer.is_world_process_zero():
-        print(f"{describe(loaded)}; {len(trainer.train_dataset)} traces", flush=True)
-    trainer.train(resume_from_checkpoint=checkpoint)
-    save_run(trainer, loaded)
+    train(trainer, loaded, checkpoint, rows="traces")
 
 
 if __name__ == "__main__":
