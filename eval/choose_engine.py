@@ -68,7 +68,7 @@ def default_label(options: EngineOptions) -> str:
 
 
 def open_engine(options: EngineOptions) -> ChosenEngine:
-    """Load the engine. Raises UsageError, or FileNotFoundError for a checkpoint that is not there."""
+    """Load the engine. Raises UsageError, also for a checkpoint that cannot be loaded, and RecordError."""
     return {"hf": _open_hf, "random": _open_random, "replay": _open_replay}[engine_kind(options)](options)
 
 
@@ -76,7 +76,10 @@ def _open_hf(options: EngineOptions) -> ChosenEngine:
     from training.model import load_model, resolve_name
 
     name = str(options.ckpt)
-    loaded = load_model(name, frame_kind=options.frame, max_pixels=options.max_pixels)
+    try:
+        loaded = load_model(name, frame_kind=options.frame, max_pixels=options.max_pixels)
+    except OSError as error:  # what transformers raises for missing weights, processors and hub ids
+        raise UsageError(f"the checkpoint {name} cannot be loaded: {error}") from error
     model = f"{name} {checkpoint_digest(resolve_name(name))}"
     return ChosenEngine(
         engine=HfEngine(loaded, options.max_new_tokens, options.batch_size),

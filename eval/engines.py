@@ -129,7 +129,7 @@ class HfEngine:
             padding=True,
             padding_side="left",
             return_tensors="pt",
-        ).to(model.device)
+        ).to(model.device, dtype=model.dtype)
         with torch.inference_mode():
             sequences = model.generate(  # type: ignore[operator]
                 **inputs,
