@@ -140,7 +140,7 @@ def collect(
     from tqdm import tqdm
 
     replies = stored_replies(path)
-    progress = tqdm(total=len(requests), initial=len(replies), unit="question", smoothing=0.1)
+    progress = tqdm(total=len(requests), initial=len(replies), unit="question", mininterval=1)
     with path.open("a", encoding="utf-8") as file, progress:
         for reply in engine.replies(requests, frozenset(replies)):
             file.write(json.dumps(to_row(reply), ensure_ascii=False) + "\n")
