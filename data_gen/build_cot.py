@@ -1,0 +1,228 @@
+"""Questions -> checked reasoning traces, the training data of the SFT cold start.
+
+    python data_gen/build_cot.py --data data/surds/questions.jsonl --out data/cot [--teacher oracle] [--tasks yaw,depth]
+
+Writes cot.jsonl (a question's fields with its trace), summary.json (kept and dropped by reason, endings, lengths) and
+a manifest.json that leads to the images. A trace that fails a check is dropped, and its reasons are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data_gen.folders import prepare_output
+from data_gen.manifest import MANIFEST
+from data_gen.oracle import ENDINGS, ending_of, oracle_trace
+from data_gen.records import Question, RecordError, Trace, read_questions, trace_to_row, write_rows
+from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems
+from rewards.grading import TASKS, normalise
+from rewards.response import contains_phrase
+
+BUILD_COMMAND = "python data_gen/build_surds.py --nuscenes DIR --out data/surds"
+TRACES_FILE, SUMMARY_FILE = "cot.jsonl", "summary.json"
+TEACHERS: dict[str, Callable[[Question, int], Trace]] = {"oracle": oracle_trace}
+HISTOGRAM_STEP = 10
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done; the message says what to give instead."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the traces; a run is only resumed with the same ones. `data_sha256` is that of the questions."""
+
+    teacher: str
+    seed: int
+    tasks: tuple[str, ...]
+    limit: int | None
+    max_words: int
+    data: str
+    data_sha256: str
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the traces; 0, or 2 with the remedy on standard error when it cannot be done."""
+    arguments = _parser().parse_args(argv)
+    try:
+        build(arguments)
+    except (UsageError, RecordError, FileExistsError) as error:
+        print(f"build_cot: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def build(arguments: argparse.Namespace) -> None:
+    """Write the traces of the chosen questions, then the summary, which marks a finished run."""
+    settings, out = read_settings(arguments), arguments.out
+    questions = choose(read_questions(arguments.data), settings)
+    if arguments.resume and not arguments.overwrite and _is_finished(out, settings):
+        print(f"{out} holds a finished run; nothing to do")
+        return
+    prepare_output(out, arguments.resume, arguments.overwrite)
+    traces = [_checked(question, settings) for question in _watched(questions)]
+    kept = [trace for trace in traces if not trace.verdict]
+    write_rows(out / TRACES_FILE, map(trace_to_row, kept))
+    write_manifest(arguments.data, out)
+    summary = {"settings": asdict(settings), "kept": len(kept), "tasks": summarise(traces)}
+    partial = out / f"{SUMMARY_FILE}.partial"
+    partial.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    partial.replace(out / SUMMARY_FILE)
+    print(report(traces, out))
+
+
+def read_settings(arguments: argparse.Namespace) -> Settings:
+    """The settings of a command line. Raises UsageError without data or for an unknown task."""
+    import hashlib
+
+    if arguments.data is None or not arguments.data.is_file():
+        problem = "--data is missing" if arguments.data is None else f"no file at {arguments.data} (--data)"
+        raise UsageError(f"{problem}: a questions.jsonl; build one with: {BUILD_COMMAND}")
+    wanted = [name.strip() for name in arguments.tasks.split(",")] if arguments.tasks else list(TASKS)
+    if unknown := [name for name in wanted if name not in TASKS]:
+        raise UsageError(f"unknown task {', '.join(map(repr, unknown))} in --tasks; known: {', '.join(TASKS)}")
+    with arguments.data.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    tasks = tuple(task for task in TASKS if task in wanted)
+    limit, max_words = arguments.limit, arguments.max_words
+    return Settings(arguments.teacher, arguments.seed, tasks, limit, max_words, arguments.data.name, digest)
+
+
+def choose(questions: Sequence[Question], settings: Settings) -> list[Question]:
+    """The questions of the wanted tasks, at most `limit`, in file order. Raises UsageError when none is left.
+
+    A limit draws whole units, so that both questions of a mirrored pair are there or none.
+    """
+    units: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        if question.task in settings.tasks:
+            units[question.unit].append(question)
+    if not units:
+        raise UsageError(f"{settings.data} holds no question of the tasks {', '.join(settings.tasks)} (--tasks)")
+    if settings.limit is None:
+        return [question for unit in units.values() for question in unit]
+    order = list(units)
+    random.Random(settings.seed).shuffle(order)
+    drawn: dict[str, int] = {}
+    for unit in order:
+        if sum(drawn.values()) + len(units[unit]) <= settings.limit:
+            drawn[unit] = len(units[unit])
+    if not drawn:
+        raise UsageError(f"--limit {settings.limit} is less than one unit; a mirrored pair has 2 questions")
+    return [question for name, unit in units.items() if name in drawn for question in unit]
+
+
+def write_manifest(data: Path, out: Path) -> None:
+    """Lead from `out` to the same images as the manifest beside the questions does, if there is one."""
+    source = data.parent / MANIFEST
+    if not source.is_file():
+        return
+    root = Path(json.loads(source.read_text(encoding="utf-8"))["image_root"])
+    if not root.is_absolute():
+        root = Path(os.path.relpath((data.parent / root).resolve(), out.resolve()))
+    (out / MANIFEST).write_text(json.dumps({"image_root": root.as_posix()}) + "\n", encoding="utf-8")
+
+
+def summarise(traces: Sequence[Trace]) -> dict[str, dict[str, Any]]:
+    """The figures of each task. traces: kept ones, and dropped ones with their reasons in `verdict`."""
+    return {
+        task: _task_summary([trace for trace in traces if trace.question.task == task])
+        for task in TASKS
+        if any(trace.question.task == task for trace in traces)
+    }
+
+
+def _task_summary(traces: Sequence[Trace]) -> dict[str, Any]:
+    kept = [trace for trace in traces if not trace.verdict]
+    steps = Counter((len(trace.reasoning.split()) - 1) // HISTOGRAM_STEP for trace in kept)
+    endings = Counter(ending_of(trace.question.id) for trace in kept)
+    return {
+        "questions": len(traces),
+        "kept": len(kept),
+        "dropped": dict(Counter(reason for trace in traces for reason in trace.verdict)),
+        "endings": {name: endings[name] for name in ENDINGS},
+        "words": {f"{k * HISTOGRAM_STEP + 1}-{(k + 1) * HISTOGRAM_STEP}": steps[k] for k in sorted(steps)},
+        "holds_answer": _share([_holds_answer(trace) for trace in kept]),
+        "ends_with_answer": _share([ends_with_answer(trace.question, trace.reasoning) for trace in kept]),
+    }
+
+
+def report(traces: Sequence[Trace], out: Path) -> str:
+    """What was done, in a few lines for the terminal."""
+    lines = [
+        f"{task}: {figures['kept']} of {figures['questions']} traces kept, "
+        f"{figures['ends_with_answer']:.0%} end with the literal answer"
+        + "".join(f"; {count} {reason}" for reason, count in figures["dropped"].items())
+        for task, figures in summarise(traces).items()
+    ]
+    return "\n".join([*lines, f"written to {out / TRACES_FILE}"])
+
+
+def _checked(question: Question, settings: Settings) -> Trace:
+    """The teacher's trace with the reasons against it."""
+    trace = TEACHERS[settings.teacher](question, settings.seed)
+    return replace(trace, verdict=trace_problems(question, trace.reasoning, max_words=settings.max_words))
+
+
+def _holds_answer(trace: Trace) -> bool:
+    """Whether the literal answer stands anywhere in the trace; in a comparison it is the name of an object."""
+    if trace.question.task == "pixel":
+        return trace.question.answer_text in trace.reasoning
+    return contains_phrase(normalise(trace.reasoning), normalise(trace.question.answer_text))
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def _is_finished(out: Path, settings: Settings) -> bool:
+    """Whether `out` holds a finished run. Raises UsageError when that run was made with other settings."""
+    if not (out / SUMMARY_FILE).is_file():
+        return False
+    before = json.loads((out / SUMMARY_FILE).read_text(encoding="utf-8"))["settings"]
+    now = json.loads(json.dumps(asdict(settings)))
+    if changed := [f"{name} {before.get(name)!r} -> {value!r}" for name, value in now.items() if before[name] != value]:
+        raise UsageError(
+            f"{out} was made with other settings ({'; '.join(changed)}); choose another --out, or start anew with "
+            "--overwrite"
+        )
+    return True
+
+
+def _watched(questions: Sequence[Question]) -> Iterator[Question]:
+    from tqdm import tqdm
+
+    return iter(tqdm(questions, desc="traces", unit="question", mininterval=1.0))
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="the questions.jsonl to reason about")
+    parser.add_argument("--out", type=Path, default=Path("data/cot"), help="folder to write (default: %(default)s)")
+    parser.add_argument("--teacher", choices=sorted(TEACHERS), default="oracle", help="who writes the traces")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the wordings and what --limit keeps")
+    parser.add_argument("--limit", type=_positive, help="at most so many questions, pairs kept whole")
+    parser.add_argument("--tasks", help=f"some of {','.join(TASKS)}, separated by commas (default: all)")
+    parser.add_argument("--max-words", type=_positive, default=MAX_WORDS, help="longest trace (default: %(default)s)")
+    parser.add_argument("--resume", action="store_true", help="leave a finished run, complete an unfinished one")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

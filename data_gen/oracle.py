@@ -1,0 +1,230 @@
+"""The geometric oracle: a teacher that needs no model and writes a trace from the true geometry of a question.
+
+A trace says where the objects are in the picture, what their size, their lower edge or their visible sides tell, and
+how that compares. It ends in one of three ways, chosen by the id: with the literal answer, with a paraphrase of it, or
+with the premises alone, so that an answer cannot always be copied from the trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from functools import partial
+
+from data_gen.compass import DIRECTIONS, opposite
+from data_gen.oracle_cues import (
+    depth_cues,
+    equal_cues,
+    ground_level,
+    head_noun,
+    heading_sector,
+    nearer_cues,
+    seen_sector,
+    short_names,
+    spot_in_box,
+    third_of,
+)
+from data_gen.oracle_wording import (
+    DEPTHS,
+    GAPS,
+    GROUNDS,
+    POINTINGS,
+    RANKS,
+    SHAPES,
+    SIDES,
+    SIDES_SEEN,
+    SIZES,
+    SPOTS,
+    TURNS,
+    phrase,
+)
+from data_gen.records import Question, Trace
+from rewards.response import numbers_in
+
+ENDINGS = ("literal", "paraphrase", "premises")
+TIE = 2  # index of the option that says neither, in all three tasks that compare
+FAR_APART = 0.3  # of the image width
+
+Say = Callable[..., str]
+
+
+def oracle_trace(question: Question, seed: int = 0) -> Trace:
+    """The trace of a question; the same question and seed give the same words."""
+    say = partial(phrase, random.Random(f"{seed}-{question.id}"))
+    sentences = _WRITERS[question.task](question, ending_of(question.id), say)
+    return Trace(question, " ".join(sentences), teacher="oracle")
+
+
+def ending_of(question_id: str) -> str:
+    """How the oracle ends the trace of a question: a third of all ids each."""
+    return ENDINGS[int(hashlib.sha256(question_id.encode()).hexdigest(), 16) % len(ENDINGS)]
+
+
+def _yaw(question: Question, ending: str, say: Say) -> list[str]:
+    (s,) = short_names(question.objects)
+    sector = heading_sector(question)
+    camera = DIRECTIONS[0 if question.variant == 0 else 4]
+    item = question.objects[0]
+    third, seen = third_of(item.pixel[0], question.width), seen_sector(question)
+    slot, off = "points" if seen == sector else "points_aside", "left" if third == 0 else "right"
+    sentences = [
+        say("sides_seen", name=item.name, side=SIDES[third], sides=SIDES_SEEN[seen]),
+        say(slot, s=s, off=off, pointing=POINTINGS[sector]),
+    ]
+    if ending == "premises" or (ending == "paraphrase" and sector in TURNS):
+        sentences.append(say("camera", camera=camera))
+    else:
+        sentences.append(say("compass", camera=camera, sense=_sense(sector, question.variant)))
+    if ending == "paraphrase":
+        halfway = " and ".join(_compass_word(part, question.variant) for part in _parts(sector))
+        sentences.append(say("turned", s=s, turn=TURNS.get(sector, f"halfway between {halfway}")))
+    return sentences + _literal(question, ending, say)
+
+
+def _parts(sector: int) -> list[int]:
+    """The one or two main sectors that a sector lies between."""
+    return [sector] if sector % 2 == 0 else [(sector - 1) % 8, (sector + 1) % 8]
+
+
+def _compass_word(sector: int, variant: int) -> str:
+    return DIRECTIONS[sector] if variant == 0 else opposite(DIRECTIONS[sector])
+
+
+def _sense(sector: int, variant: int) -> str:
+    """What the parts of a heading in the picture mean on the compass."""
+    words = {0: "away", 2: "right", 4: "towards me", 6: "left"}
+    first, *second = (f"{words[part]} is {_compass_word(part, variant)}" for part in _parts(sector))
+    return " and ".join([first, *(text.replace(" is ", " ") for text in second)])
+
+
+def _pixel(question: Question, ending: str, say: Say) -> list[str]:
+    item = question.objects[0]
+    (s,) = short_names(question.objects)
+    side, ground = SIDES[third_of(item.pixel[0], question.width)], GROUNDS[ground_level(item, question.height)]
+    x1, y1, x2, y2 = item.bbox
+    sentences = [say("place_down", name=item.name, side=side, ground=ground), say("box", s=s, box=_at(item.bbox))]
+    if ending == "premises":
+        return [*sentences, say("shape", shape=SHAPES[int(y2 - y1 > x2 - x1)])]
+    spot = SPOTS[spot_in_box(item, item.pixel)]
+    return [*sentences, say("centre_at", s=s, spot=spot), *_literal(question, ending, say)]
+
+
+def _depth(question: Question, ending: str, say: Say) -> list[str]:
+    item = question.objects[0]
+    level, cues = depth_cues(question)
+    slot = "depth_both" if len(cues) == 2 else "_".join(["depth", *cues])
+    side = SIDES[third_of(item.pixel[0], question.width)]
+    sentences = [say(slot, name=item.name, side=side, size=SIZES[level], ground=GROUNDS[level], depth=DEPTHS[level])]
+    if ending == "premises":
+        return sentences
+    low, high = (int(number) for number in numbers_in(question.answer_text)[:2])
+    rank = sorted(question.options, key=lambda option: numbers_in(option)[0]).index(question.answer_text)
+    sentences.append(say("depth_rank", rank=RANKS[rank]))
+    if ending == "paraphrase":
+        sentences.append(say("depth_range", s=head_noun(item.name), low=low, high=high))
+    return sentences + _literal(question, ending, say)
+
+
+def _distance(question: Question, ending: str, say: Say) -> list[str]:
+    chosen = question.options.index(question.answer_text)
+    nearer = chosen if question.variant == 0 else 1 - chosen
+    sentences = [_places(question, say), _compare(question, None if chosen == TIE else nearer, say)]
+    return sentences + _chosen(question, ending, ("closer", "farther")[question.variant], say)
+
+
+def _front_behind(question: Question, ending: str, say: Say) -> list[str]:
+    chosen = question.options.index(question.answer_text)
+    # The first object is farther when it is in front: "Yes" to the first question, "No" to the second.
+    nearer = None if chosen == TIE else int(chosen == question.variant)
+    sentences = [_places(question, say), _compare(question, nearer, say)]
+    if nearer is not None:
+        sentences.append(say("in_front_means"))
+    if ending == "paraphrase":
+        names = short_names(question.objects)
+        slot = "none_in_front" if nearer is None else "in_front"
+        sentences.append(say(slot, near=names[nearer or 0], far=names[1 - (nearer or 0)]))
+    return sentences + _literal(question, ending, say)
+
+
+def _left_right(question: Question, ending: str, say: Say) -> list[str]:
+    a, b = question.objects
+    names = short_names(question.objects)
+    centres = say("centres", a=names[0], b=names[1], a_at=_at(a.pixel), b_at=_at(b.pixel))
+    if ending == "premises":
+        return [_places(question, say), centres]
+    if question.options.index(question.answer_text) == TIE:
+        relation = say("same_column")
+    else:
+        left, right = names if a.pixel[0] < b.pixel[0] else names[::-1]
+        gap = GAPS[int(abs(a.pixel[0] - b.pixel[0]) > FAR_APART * question.width)]
+        relation = say("left_of", left=left, right=right, gap=gap)
+    more = ("more to the left", "more to the right")[question.variant]
+    return [_places(question, say), relation, *_chosen(question, ending, more, say)]
+
+
+def _places(question: Question, say: Say) -> str:
+    """Where both objects are; of two in one third, or in one column, it is said together."""
+    a, b = question.objects
+    thirds = [third_of(item.pixel[0], question.width) for item in (a, b)]
+    same_column = question.task == "left_right" and question.options.index(question.answer_text) == TIE
+    if thirds[0] == thirds[1] or same_column:
+        middle = third_of((a.pixel[0] + b.pixel[0]) / 2, question.width)
+        return say("places_same", a=a.name, b=b.name, side=SIDES[middle])
+    return say("places", a=a.name, b=b.name, a_side=SIDES[thirds[0]], b_side=SIDES[thirds[1]])
+
+
+def _compare(question: Question, nearer: int | None, say: Say) -> str:
+    """Which of the two is nearer, or that neither is, by a cue that shows it."""
+    near, far = question.objects[nearer or 0], question.objects[1 - (nearer or 0)]
+    names = short_names((near, far))
+    kind = "equal" if nearer is None else "nearer"
+    cues = equal_cues(near, far, question) if nearer is None else nearer_cues(near, far, question)
+    slots = [f"{kind}_{cue}" if cue else kind for cue in cues]
+    return say(*slots, near=names[0], far=names[1])
+
+
+def _chosen(question: Question, ending: str, more: str, say: Say) -> list[str]:
+    """The end of a comparison: the answer, or the object told by its kind and side."""
+    if ending != "paraphrase":
+        return _literal(question, ending, say)
+    chosen = question.options.index(question.answer_text)
+    if chosen == TIE:
+        return [say("none_chosen", more=more)]
+    return [say("chosen", ref=_reference(question, chosen), more=more)]
+
+
+def _reference(question: Question, index: int) -> str:
+    """One of two objects without its full name: by its kind, and its side where the sides differ."""
+    item, other = question.objects[index], question.objects[1 - index]
+    noun = short_names((item, other))[0]
+    third, other_third = (third_of(each.pixel[0], question.width) for each in (item, other))
+    known = third == other_third or noun != head_noun(item.name) or question.task == "left_right"
+    return f"the {noun}" if known else f"the {noun} {SIDES[third]}"
+
+
+def _literal(question: Question, ending: str, say: Say) -> list[str]:
+    """The sentence that gives the answer, as a list that is empty for the other endings."""
+    if ending != "literal":
+        return []
+    answer = question.answer_text
+    if not isinstance(question.answer, str):
+        answer = _at(question.answer)
+    elif question.task in ("distance", "left_right") and answer in question.options[:TIE]:
+        answer = question.objects[question.options.index(answer)].name
+    return [say("answer", answer=answer)]
+
+
+def _at(values: tuple[float, ...]) -> str:
+    """Coordinates as a trace writes them, in whole original pixels."""
+    return f"[[{', '.join(str(round(value)) for value in values)}]]"
+
+
+_WRITERS: dict[str, Callable[[Question, str, Say], list[str]]] = {
+    "yaw": _yaw,
+    "pixel": _pixel,
+    "depth": _depth,
+    "distance": _distance,
+    "left_right": _left_right,
+    "front_behind": _front_behind,
+}

@@ -1,0 +1,185 @@
+"""The oracle's traces follow the truth, in many words and three endings, and say no more than the picture shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sample_questions import KINDS, projected, questions
+from shared import need
+
+from data_gen.compass import DIRECTIONS, opposite
+from data_gen.oracle import ENDINGS, ending_of, oracle_trace
+from data_gen.oracle_cues import head_noun, seen_sector
+from data_gen.oracle_wording import SIDES_SEEN, WORDINGS, all_sentences
+from data_gen.questions import own_units, questions_of
+from data_gen.records import (
+    Question,
+    SceneImage,
+    read_scenes,
+)
+from data_gen.trace_checks import ends_with_answer, trace_problems
+from rewards.boxes import CoordinateFrame
+from rewards.grading import TASKS
+from rewards.response import parse
+from training.data import target_response
+
+ORIGINAL = CoordinateFrame("original")
+
+
+def centres_are_inside(scene: SceneImage) -> bool:
+    boxes = [(item.pixel_xy, item.box_xyxy_px) for item in scene.objects]
+    return all(x1 <= x <= x2 and y1 <= y <= y2 for (x, y), (x1, y1, x2, y2) in boxes)
+
+
+def parity_questions() -> list[Question]:
+    """Questions of the invented metadata, without the few images whose centres it moved out of their boxes."""
+    usable = filter(centres_are_inside, read_scenes(need("parity/metadata.jsonl")))
+    return [question for unit in own_units(list(usable)) for question in questions_of(unit)]
+
+
+@pytest.mark.parametrize("build", [questions, parity_questions])
+def test_every_trace_of_the_oracle_passes_every_check(build: Any) -> None:
+    for question in build():
+        trace = oracle_trace(question)
+        assert trace_problems(question, trace.reasoning) == (), trace.reasoning
+        assert parse(target_response(trace, ORIGINAL)).well_formed
+
+
+def test_all_tasks_end_in_all_styles_in_about_equal_shares() -> None:
+    counts = Counter((q.task, ending_of(q.id)) for q in questions(600))
+    assert counts.keys() == {(task, ending) for task in TASKS for ending in ENDINGS}
+    for task in TASKS:
+        share = [counts[task, ending] / sum(counts[task, e] for e in ENDINGS) for ending in ENDINGS]
+        assert all(0.22 < value < 0.45 for value in share), (task, share)
+
+
+def test_only_the_literal_ending_gives_the_answer_away() -> None:
+    for question in questions():
+        reasoning = oracle_trace(question).reasoning
+        literal = ending_of(question.id) == "literal"
+        assert ends_with_answer(question, reasoning) == literal, reasoning
+        assert ("answer" in reasoning) == literal
+
+
+def test_words_depend_on_seed_and_id_alone() -> None:
+    asked = questions()
+    first = {q.id: oracle_trace(q, 3).reasoning for q in asked}
+    assert first == {q.id: oracle_trace(q, 3).reasoning for q in reversed(asked)}
+    others = [oracle_trace(q, 4).reasoning for q in asked]
+    assert sum(a != b for a, b in zip(first.values(), others, strict=True)) > len(asked) / 2
+
+
+def test_every_step_has_four_wordings_in_a_small_vocabulary_that_is_listed() -> None:
+    assert all(len(set(wordings)) >= 4 for wordings in WORDINGS.values())
+    names = {word for name in KINDS for word in name.split()}
+    listed = {word for text in all_sentences() for word in re.findall("[a-z]+", text.lower())}
+    used = {w for q in questions() for w in re.findall("[a-z]+", oracle_trace(q).reasoning.lower())}
+    assert (
+        used - names - {"northeast", "southeast", "northwest", "southwest", "yes", "no", "terms", "position"} <= listed
+    )
+    assert len(listed) < 180
+    assert not any("{" in text for text in all_sentences())
+
+
+def test_a_trace_says_no_more_than_the_picture_and_the_options() -> None:
+    for question in questions():
+        reasoning = oracle_trace(question).reasoning
+        prose = re.sub(r"\[\[[^\]]*\]\]", "", reasoning)
+        assert set(re.findall(r"[\d.]*\d", prose)) <= set(re.findall(r"\d+", " ".join(question.options))), reasoning
+        assert len(reasoning.split()) <= 50
+
+
+@pytest.mark.parametrize("variant", [0, 1])
+@pytest.mark.parametrize("sector", range(8))
+def test_yaw_says_which_sides_are_seen_and_turns_the_compass(sector: int, variant: int) -> None:
+    scene = SceneImage("a.jpg", (projected("white car", 0.0, 12.0, sector * math.pi / 4),))
+    (unit,) = [unit for unit in own_units([scene]) if unit.task == "yaw"]
+    question = list(questions_of(unit))[variant]
+    question = next(q for n in range(99) if ending_of((q := replace(question, id=f"yaw-{n}-0")).id) == "literal")
+    reasoning = oracle_trace(question).reasoning
+    assert re.search(rf"the {SIDES_SEEN[sector]}( of|\.)", reasoning)
+    ways = {0: "away", 2: "right", 4: "towards me", 6: "left"}
+    for main_sector in {sector // 2 * 2, (sector + 1) // 2 * 2 % 8}:
+        toward = DIRECTIONS[(main_sector + 4 * variant) % 8]
+        assert re.search(rf"\b{ways[main_sector]} (is )?{toward}\b", reasoning), reasoning
+    heading = DIRECTIONS[sector] if variant == 0 else opposite(DIRECTIONS[sector])
+    assert reasoning.endswith(f" {heading}.")
+
+
+@pytest.mark.parametrize(
+    ("x_m", "yaw", "seen"),
+    [
+        (0.0, 0.0, "back"),
+        (-6.0, 0.0, "back and right side"),  # to the left of the camera its inner side shows
+        (6.0, 0.0, "back and left side"),
+        (6.0, math.pi, "front and right side"),
+        (-6.0, math.pi, "front and left side"),
+        (0.0, math.pi / 2, "right side"),
+    ],
+)
+def test_the_sides_seen_follow_the_line_of_sight(x_m: float, yaw: float, seen: str) -> None:
+    scene = SceneImage("a.jpg", (projected("white car", x_m, 10.0, yaw),))
+    question = next(q for unit in own_units([scene]) for q in questions_of(unit) if q.task == "yaw")
+    assert SIDES_SEEN[seen_sector(question)] == seen
+
+
+def nearer_by_words(reasoning: str, names: list[str]) -> str | None:
+    """Which of two head nouns a comparison calls nearer."""
+    for noun, other in (names, names[::-1]):
+        near = rf"the {noun} (?:reaches|stands) lower|the {noun} is lower|that is the {noun}\."
+        near += rf"|the {noun} looks larger|way to the {noun} is shorter|the {noun} is (?:closer to|less far)"
+        far = rf"the {other} (?:ends nearer|looks smaller|is farther from|is further out)"
+        far += rf"|way to the {other} (?:out at the side )?is longer"
+        if re.search(near, reasoning, re.IGNORECASE) or re.search(far, reasoning, re.IGNORECASE):
+            return noun
+    return None
+
+
+def test_comparisons_name_the_nearer_object() -> None:
+    compared = 0
+    for question in questions(400):
+        if question.task not in ("distance", "front_behind") or question.answer == question.options[2]:
+            continue
+        reach = [
+            math.hypot(*(o.xyz_m[::2] if question.task == "distance" else (o.xyz_m[2],))) for o in question.objects
+        ]
+        nouns = [head_noun(item.name) for item in question.objects]
+        reasoning = oracle_trace(question).reasoning
+        if "Further out" not in reasoning:
+            said = nearer_by_words(reasoning, nouns)
+            assert said == nouns[reach.index(min(reach))], reasoning
+            compared += 1
+    assert compared > 200
+
+
+def test_in_front_means_farther() -> None:
+    for question in questions(400):
+        if question.task != "front_behind" or question.answer == question.options[2]:
+            continue
+        near, far = (head_noun(o.name) for o in sorted(question.objects, key=lambda item: item.xyz_m[2]))
+        *_, rule, last = oracle_trace(question).reasoning.split(". ")
+        if ending_of(question.id) == "paraphrase":
+            assert re.search(rf"the {far} is in front|the {near} is behind", last), last
+            assert {"front", "farther"} <= set(rule.lower().split())
+
+
+def test_a_paraphrase_tells_the_right_object_by_its_kind() -> None:
+    more = {"distance": ("closer", "farther"), "left_right": ("more to the left", "more to the right")}
+    told = 0
+    for question in questions(400):
+        if question.task not in more or ending_of(question.id) != "paraphrase":
+            continue
+        last = oracle_trace(question).reasoning.split(". ")[-1]
+        chosen = question.options.index(str(question.answer))
+        nouns = [head_noun(item.name) for item in question.objects]
+        assert more[question.task][1 - question.variant] not in last
+        if chosen < 2:
+            assert f"the {nouns[chosen]}" in last
+            assert nouns[1 - chosen] not in last
+            told += 1
+    assert told > 100
