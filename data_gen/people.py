@@ -119,7 +119,8 @@ def _frame(paint: Rgb) -> Solid:
     ends = [(axle, crank), (axle, saddle), (crank, head), (saddle, head), (crank, saddle), fork]
     tubes = [face for start, end in ends for face in bar(start, end, 0.075, 0.0)]
     seat = [Panel(face, SHOES) for face in box(-0.36, -0.06, 0.09, 0.84, 0.91).values()]
-    lamp = [Panel(face, TAIL_LAMP, True) for face in box(-0.4, -0.34, 0.06, 0.72, 0.83).values()]
+    housing = box(-0.4, -0.34, 0.06, 0.72, 0.83)  # without a front face: the lamp must not show from there
+    lamp = [Panel(housing[side], TAIL_LAMP, True) for side in ("rear", "left", "right")]
     return solid(tubes, paint, *seat, *lamp)
 
 
