@@ -1,4 +1,4 @@
-"""Headings by name: eight sectors of 45 degrees, clockwise from the camera's optical axis; East is the image's right."""
+"""Headings by name: eight sectors of 45 degrees, clockwise from the camera's optical axis; East is image right."""
 
 from __future__ import annotations
 

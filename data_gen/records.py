@@ -6,7 +6,6 @@ Files hold original pixels only. Unknown fields are kept; a bad line raises Reco
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -119,7 +118,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Trace:
-    """A question with a reasoning trace; a line of `cot.jsonl`. `rules` is the sha256 of the rules it was written by."""
+    """A question with a reasoning trace; a line of `cot.jsonl`. `rules` is the sha256 of its rules."""
 
     question: Question
     reasoning: str
@@ -165,7 +164,7 @@ def scene_to_row(scene: SceneImage) -> dict[str, Any]:
 
 
 def scene_from_row(row: dict[str, Any]) -> SceneImage:
-    """A scene from a row of ours or of the public metadata. Raises ValueError, KeyError on missing or ragged columns."""
+    """A scene from a row of ours or of the public metadata. Raises ValueError, KeyError on bad columns."""
     columns = {a: row[name] for name, a in _SCENE_COLUMNS.items()}
     columns |= {a: row[name] for name, a in _OUR_COLUMNS.items() if name in row}
     lengths = {name: len(values) for name, values in columns.items()}
@@ -184,7 +183,8 @@ def scene_from_row(row: dict[str, Any]) -> SceneImage:
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
-    return {**row, **row.pop("extra")}
+    extra = row.pop("extra")
+    return {**row, **extra}
 
 
 def question_from_row(row: dict[str, Any]) -> Question:
@@ -248,7 +248,7 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> int:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
-    os.replace(partial, path)
+    partial.replace(path)
     return count
 
 

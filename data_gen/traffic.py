@@ -95,7 +95,8 @@ def plan_traffic(rng: np.random.Generator, cameras_by_frame: Sequence[Sequence[P
         for index in rng.permutation(len(cameras)):
             others = [camera for other, camera in enumerate(cameras) if other != index]
             users, born = _compose(rng, users, cameras[index], others, born)
-        frames.append(users)
+        # Users were placed near ones first; the order of annotations must not tell who is nearer.
+        frames.append([users[index] for index in rng.permutation(len(users))])
     return frames
 
 

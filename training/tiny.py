@@ -12,11 +12,13 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_gen.compass import DIRECTIONS
+from data_gen.oracle_wording import all_sentences
 from data_gen.prompts import STYLES, located_response, prompt_text, question_text, verifier_text
 from data_gen.questions import SAME, SAME_DEPTH
 from rewards.boxes import CoordinateFrame
@@ -68,18 +70,20 @@ def cached_tiny() -> Path:
     if not (cache / "frame.json").exists():
         partial = cache.with_name(f"{cache.name}.{os.getpid()}")
         build_tiny(partial)
-        if not cache.exists():
+        try:
             partial.rename(cache)
+        except OSError:  # another process was first
+            shutil.rmtree(partial)
     return cache
 
 
 def _version() -> str:
-    """Changes with this file and the prompts that its tokenizer is trained on."""
+    """Changes with this file and the sentences that its tokenizer is trained on."""
     import hashlib
 
-    import data_gen.prompts
+    from data_gen import oracle_wording, prompts
 
-    sources = [Path(__file__), Path(data_gen.prompts.__file__)]
+    sources = [Path(__file__), Path(prompts.__file__), Path(oracle_wording.__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
@@ -119,15 +123,10 @@ def _sentences() -> Iterator[str]:
             question = question_text(task, [first, second], variant if task not in ("pixel", "depth") else 0)
             options = [*DIRECTIONS, SAME, SAME_DEPTH, f"The {first}", "Yes", "No", "Between 4 meters and 10 meters"]
             yield prompt_text(task, question, options, frame, (224, 126), style)
-        yield located_response([(first, (1, 2, 3, 4)), (second, (5, 6, 7, 8))], _reasoning(first, second), "Yes")
+        yield located_response([(first, (1, 2, 3, 4)), (second, (5, 6, 7, 8))], f"The {first} and the {second}.", "Yes")
+    for _ in range(30):
+        yield from all_sentences()
     yield verifier_text("")
-
-
-def _reasoning(first: str, second: str) -> str:
-    return (
-        f"The {first} is at [[100, 60]], {second} lies lower in the image, so it is nearer and larger. "
-        "Its front points to the right, away from the camera, towards the left. It is about 12 meters ahead."
-    )
 
 
 def tiny_model(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLForConditionalGeneration:

@@ -1,0 +1,196 @@
+"""The training room on the tiny model: what is learned, logged, saved and resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from data_gen.records import Question, Trace, read_questions
+from rewards.boxes import CoordinateFrame
+from rewards.grading import TASKS
+from rewards.response import parse
+from training import grpo, sft
+from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
+from training.data import grpo_rows, sft_rows, target_response
+from training.model import load_model
+
+FAST = ["--gradient_checkpointing", "false", "--gradient_accumulation_steps", "1", "--model", "tiny"]
+SFT = [*FAST, "--per_device_train_batch_size", "8", "--learning_rate", "2e-3", "--logging_steps", "1"]
+GRPO = [*FAST, "--per_device_train_batch_size", "8", "--max_completion_length", "12", "--learning_rate", "1e-3"]
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return json.loads((folder / "trainer_state.json").read_text())["log_history"]
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {entry["step"]: entry["loss"] for entry in log_of(folder) if "loss" in entry}
+
+
+def run_sft(traces: Path, out: Path, *options: str) -> dict[int, float]:
+    sft.main(["--data", str(traces), "--out", str(out), *SFT, *options])
+    return losses(out)
+
+
+def test_sft_loss_falls_and_the_run_is_a_checkpoint(traces: Path, tmp_path: Path) -> None:
+    by_step = run_sft(traces, tmp_path / "run", "--max_steps", "12", "--save_strategy", "no")
+    assert by_step[12] < 0.8 * by_step[1]
+    loaded = load_model(str(tmp_path / "run"))
+    assert loaded.tiny and loaded.frame.kind == "resized"
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert "learning_rate: 0.002" in config and "model: tiny" in config
+    saved = json.loads((tmp_path / "run" / "processor_config.json").read_text())
+    assert saved["processor_class"] == "Qwen2_5_VLProcessor"
+
+
+def test_a_resumed_sft_continues_its_loss(traces: Path, tmp_path: Path) -> None:
+    whole = run_sft(traces, tmp_path / "whole", "--max_steps", "6", "--save_steps", "3", "--save_total_limit", "9")
+    # A run killed after step 3 leaves its checkpoint and no final weights.
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (tmp_path / "whole" / "checkpoint-3").rename(cut / "checkpoint-3")
+    resumed = run_sft(traces, cut, "--max_steps", "6", "--save_steps", "3", "--resume")
+    assert {step: resumed[step] for step in (4, 5, 6)} == pytest.approx({step: whole[step] for step in (4, 5, 6)})
+    # Control: from its first weights the model would be far from there.
+    assert abs(whole[4] - whole[1]) > 0.3
+
+
+def test_a_finished_run_is_kept_and_a_full_folder_refused(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_sft(traces, tmp_path, "--max_steps", "1", "--save_strategy", "no")
+    before = (tmp_path / "model.safetensors").stat().st_mtime_ns
+    with pytest.raises(SystemExit) as stop:
+        run_sft(traces, tmp_path, "--max_steps", "1", "--resume")
+    assert stop.value.code == 0
+    with pytest.raises(SystemExit) as stop:
+        run_sft(traces, tmp_path, "--max_steps", "1")
+    assert stop.value.code == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
+
+
+def varied(completions: list[Any], **_: Any) -> list[float]:
+    """A reward with spread in every group, whatever an untrained model writes."""
+    return [float(index % 3) for index, _ in enumerate(completions)]
+
+
+def grpo_trainer(questions: Path, out: Path, *options: str) -> Any:
+    classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
+    parts = parse_arguments(classes, ["--data", str(questions), "--out", str(out), *GRPO, *options])
+    trainer, _ = grpo.make_trainer(*parts)
+    trainer.reward_funcs[0] = varied
+    return trainer
+
+
+def test_two_grpo_steps_change_every_parameter_and_log_every_reward_and_task(traces: Path, tmp_path: Path) -> None:
+    trainer = grpo_trainer(traces.with_name("questions.jsonl"), tmp_path, "--max_steps", "2")
+    before = {
+        name: weight.detach().clone() for name, weight in trainer.model.named_parameters() if weight.requires_grad
+    }
+    trainer.train()
+    same = [name for name, weight in trainer.model.named_parameters() if torch.equal(weight, before[name])]
+    assert len(before) > 60 and same == []
+    logged = {name for entry in trainer.state.log_history for name in entry}
+    assert {f"rewards/{name}/mean" for name in ("format", "loc", "acc", "logic")} <= logged
+    tasks = {name.split("/")[2] for name in logged if name.startswith("rewards/acc/")} & set(TASKS)
+    assert len(tasks) >= 2
+    assert {f"rewards/{name}/{task}" for name in ("format", "loc", "acc", "logic") for task in tasks} <= logged
+
+
+def test_a_lora_adapter_is_trained_alone_and_loads_merged(traces: Path, tmp_path: Path) -> None:
+    run_sft(traces, tmp_path, "--max_steps", "2", "--use_peft", "--lora_r", "4", "--save_strategy", "no")
+    assert (tmp_path / "adapter_model.safetensors").exists() and not (tmp_path / "model.safetensors").exists()
+    loaded = load_model(str(tmp_path))
+    assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+
+
+FRAME = CoordinateFrame("thousand")
+
+
+def some_question(traces: Path, task: str) -> Question:
+    return next(item for item in read_questions(traces.with_name("questions.jsonl")) if item.task == task)
+
+
+def test_a_target_is_written_in_the_frame_of_the_run(traces: Path) -> None:
+    question = some_question(traces, "pixel")
+    x, y = question.pixel if hasattr(question, "pixel") else question.answer  # type: ignore[misc]
+    text = target_response(Trace(question, f"Its centre is [[{x}, {y}]].", "test"), FRAME)
+    wanted = f"[{round(x * 1000 / question.width)}, {round(y * 1000 / question.height)}]"
+    response = parse(text)
+    assert response.well_formed
+    assert response.answer == wanted
+    assert response.think == f"Its centre is [{wanted}]."
+
+
+def test_rows_hold_paths_and_original_pixels(traces: Path) -> None:
+    question = some_question(traces, "distance")
+    (row,) = grpo_rows([question], traces.parent, FRAME)
+    assert row["images"] == [str(traces.parent / question.image)]
+    assert [item["bbox"] for item in row["objects"]] == [list(item.bbox) for item in question.objects]
+    (target,) = sft_rows([Trace(question, "So.", "test")], traces.parent, FRAME)
+    assert target["prompt"] == row["prompt"]
+
+
+def fails(capsys: pytest.CaptureFixture[str], run: Any, arguments: list[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        run(arguments)
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_bad_input_is_refused_before_a_model_is_loaded(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_model(*_: Any, **__: Any) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("training.run.load_model", no_model)
+    questions = str(traces.with_name("questions.jsonl"))
+    out = ["--out", str(tmp_path / "out")]
+    assert "build_cot.py" in fails(capsys, sft.main, out)
+    assert "build_surds.py" in fails(capsys, grpo.main, out)
+    assert "no file at" in fails(capsys, grpo.main, ["--data", str(tmp_path / "none.jsonl"), *out])
+    message = fails(capsys, grpo.main, ["--data", questions, "--rewards", "format,speed", *out])
+    assert "'speed'" in message and "known: format, loc, acc, logic, pair" in message
+    assert "weights" in fails(capsys, grpo.main, ["--data", questions, "--reward_weights", "1", "1", *out])
+    assert "--reward-values" in fails(capsys, grpo.main, ["--data", questions, "--reward_values", "yes", *out])
+    numbers = ["--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "3", "--num_generations", "5"]
+    message = fails(capsys, grpo.main, ["--data", questions, *numbers, *out])
+    assert "12 completions" in message and "--num_generations 5" in message and "4, 6" in message
+
+
+def test_broken_lines_and_missing_images_are_named(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = traces.with_name("questions.jsonl").read_text().splitlines()
+    broken = tmp_path / "questions.jsonl"
+    out = ["--out", str(tmp_path / "out"), "--images", str(traces.parent), "--model", "tiny"]
+    for spoiled, reason in (
+        ('{"id": 1', "no JSON"),
+        (lines[1].replace('"task": "', '"task": "x'), "unknown task"),
+        (lines[1].replace('"width": 160', '"width": "wide"'), "Expected `int`"),
+        (lines[0], "repeats the id"),
+    ):
+        broken.write_text("\n".join([lines[0], spoiled, *lines[2:]]))
+        message = fails(capsys, grpo.main, ["--data", str(broken), *out, "--overwrite"])
+        assert reason in message and "questions.jsonl" in message and "2" in message
+    broken.write_text("\n".join(lines).replace("003.png", "lost.png"))
+    message = fails(capsys, grpo.main, ["--data", str(broken), *out, "--overwrite"])
+    assert "lost.png" in message and "--images" in message
+
+
+def test_unknown_keys_of_a_config_fail(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("learning_rat: 1.0\n")
+    assert "learning_rat" in fails(capsys, sft.main, ["--data", str(traces), "--config", str(config)])
+
+
+@pytest.mark.parametrize("name", ["./nothing-here", "/nothing/here", "runs/none/such"])
+def test_a_missing_checkpoint_says_what_is_allowed(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="hub id, or: tiny"):
+        load_model(name)
