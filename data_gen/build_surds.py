@@ -82,7 +82,7 @@ def add_thresholds(group: argparse._ArgumentGroup, default: Thresholds) -> None:
     numbers = {
         "min_area_px": "least area of a 2D box, pixels of a 1600x900 image (paper gives none; default: %(default)s)",
         "max_overlap": "share of the smaller of two boxes above which the farther one goes (paper: %(default)s)",
-        "min_lidar_points": "least points of the object's own class in its box (paper gives none; default: %(default)s)",
+        "min_lidar_points": "least points of its own class in an object's box (paper gives none; default: %(default)s)",
     }
     for name, text in numbers.items():
         value = getattr(default, name)

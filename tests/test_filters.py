@@ -1,0 +1,320 @@
+"""Every reason to drop an object, each with a near miss that is kept; descriptions and colours."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nuscenes_folder import VERSION, BoxSpec, write_folder
+
+from data_gen.colours import colour_name
+from data_gen.describe import Asked, AskedImage, Description, distinct, judged, make_describer, wording
+from data_gen.filters import Thresholds, geometric_reasons, overlap_shares
+from data_gen.nuscenes_tables import WorldError
+from data_gen.scene_builder import JudgedView, judge_frame, scene_of
+from data_gen.views import View
+from data_gen.world import load_world
+
+BOX = (100.0, 100.0, 200.0, 200.0)
+Row = tuple[str, tuple[float, float, float, float], float]  # category, box, distance
+
+
+def view_of(
+    rows: list[Row], size: tuple[int, int] = (1600, 900), pixels: list[tuple[float, float]] | None = None
+) -> View:
+    boxes = np.array([box for _, box, _ in rows])
+    return View(
+        camera=0,
+        size_px=size,
+        indices=np.arange(len(rows)),
+        categories=np.array([category for category, _, _ in rows]),
+        boxes_xyxy_px=boxes,
+        pixels=np.array(pixels) if pixels else (boxes[:, :2] + boxes[:, 2:]) / 2,
+        centres_m=np.array([(0.0, 0.0, distance) for _, _, distance in rows]),
+        yaws_rad=np.zeros(len(rows)),
+    )
+
+
+def reasons(rows: list[Row], size: tuple[int, int] = (1600, 900), **thresholds: object) -> list[str]:
+    return geometric_reasons(view_of(rows, size), Thresholds(**thresholds)).tolist()  # type: ignore[arg-type]
+
+
+# --- tables only ---
+
+
+@pytest.mark.parametrize(
+    ("category", "reason"),
+    [
+        ("vehicle.car", ""),
+        ("human.pedestrian.police_officer", ""),
+        ("movable_object.barrier", "other_category"),
+        ("static.manmade", "other_category"),
+        ("animal", "other_category"),
+    ],
+)
+def test_only_vehicles_and_pedestrians_are_asked_about(category: str, reason: str) -> None:
+    assert reasons([(category, BOX, 10)]) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("pixel", "reason"),
+    [
+        ((50.0, 150.0), ""),
+        ((0.6, 150.0), ""),  # one whole pixel from the edge of image and box
+        ((0.4, 150.0), "centre_outside"),  # would be asked for as [0, 150]: on the edge of its box
+        ((-1.0, 150.0), "centre_outside"),
+        ((math.nan, math.nan), "centre_outside"),  # not ahead of the camera
+    ],
+)
+def test_the_centre_must_be_in_the_image_as_whole_pixels(pixel: tuple[float, float], reason: str) -> None:
+    view = view_of([("vehicle.car", (0.0, 100.0, 120.0, 200.0), 10)], pixels=[pixel])
+    assert geometric_reasons(view, Thresholds()).tolist() == [reason]
+
+
+@pytest.mark.parametrize("pixel_x", [1599.4, 1599.6])
+def test_a_centre_that_rounds_to_the_width_is_outside(pixel_x: float) -> None:
+    view = view_of([("vehicle.car", (1500.0, 100.0, 1600.0, 200.0), 10)], pixels=[(pixel_x, 150.0)])
+    assert geometric_reasons(view, Thresholds()).tolist() == ["" if pixel_x < 1599.5 else "centre_outside"]
+
+
+@pytest.mark.parametrize(
+    ("side", "size", "reason"),
+    [
+        (44.8, (1600, 900), ""),  # 2,007 px
+        (44.6, (1600, 900), "too_small"),  # 1,989 px
+        (22.4, (800, 450), ""),  # a quarter of the area counts in an image a quarter as large
+        (22.3, (800, 450), "too_small"),
+    ],
+)
+def test_the_least_area_scales_with_the_image(side: float, size: tuple[int, int], reason: str) -> None:
+    assert reasons([("vehicle.car", (100.0, 100.0, 100.0 + side, 100.0 + side), 10)], size) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected"),
+    [
+        (19.0, ["", "occluded"]),  # 81 % of the smaller box
+        (20.0, ["", ""]),  # 80 %: not more than the limit
+    ],
+)
+def test_the_farther_of_two_overlapping_boxes_goes(shift: float, expected: list[str]) -> None:
+    near = ("vehicle.car", BOX, 10.0)
+    far = ("vehicle.truck", (BOX[0] + shift, BOX[1], BOX[2] + shift + 300, BOX[3]), 20.0)
+    assert reasons([near, far]) == expected
+    assert reasons([far, near]) == expected[::-1]
+
+
+def test_an_object_that_is_occluded_itself_still_occludes() -> None:
+    rows: list[Row] = [("vehicle.car", BOX, 10), ("vehicle.truck", BOX, 20), ("vehicle.bus.rigid", BOX, 30)]
+    assert reasons(rows) == ["", "occluded", "occluded"]
+
+
+def test_overlap_is_the_share_of_the_smaller_box() -> None:
+    shares = overlap_shares(np.array([[0, 0, 100, 100], [90, 90, 110, 110], [200, 0, 300, 100]], dtype=float))
+    np.testing.assert_allclose(shares, [[1, 0.25, 0], [0.25, 1, 0], [0, 0, 1]])
+
+
+ROW_OF_CLASSES = ["vehicle.car", "vehicle.car", "vehicle.bus.rigid", "vehicle.bus.bendy", "human.pedestrian.child"]
+REPEATED, WITH_REPEATED = "class_repeated", "image_has_repeated_class"
+
+
+@pytest.mark.parametrize(
+    ("ambiguity", "class_level", "expected"),
+    [
+        ("image", "category", [REPEATED, REPEATED, WITH_REPEATED, WITH_REPEATED, WITH_REPEATED]),
+        ("objects", "category", [REPEATED, REPEATED, "", "", ""]),
+        ("image", "group", [REPEATED, REPEATED, REPEATED, REPEATED, WITH_REPEATED]),
+        ("objects", "group", [REPEATED, REPEATED, REPEATED, REPEATED, ""]),
+    ],
+)
+def test_repeated_classes(ambiguity: str, class_level: str, expected: list[str]) -> None:
+    rows: list[Row] = [
+        (category, (150.0 * place, 100.0, 150.0 * place + 100, 200.0), 10.0)
+        for place, category in enumerate(ROW_OF_CLASSES)
+    ]
+    assert reasons(rows, ambiguity=ambiguity, class_level=class_level) == expected
+    assert reasons(rows[2:], ambiguity="image") == ["", "", ""]
+
+
+def test_an_object_that_was_dropped_before_makes_no_class_ambiguous() -> None:
+    small: Row = ("vehicle.car", (300.0, 100.0, 310.0, 110.0), 10)
+    assert reasons([("vehicle.car", BOX, 10), small]) == ["", "too_small"]
+
+
+def test_a_view_without_objects_is_fine() -> None:
+    empty = view_of([("vehicle.car", BOX, 10)]).subset(np.array([False]))
+    assert geometric_reasons(empty, Thresholds()).tolist() == []
+
+
+# --- lidar ---
+
+
+def judge(tmp_path: Path, boxes: list[BoxSpec], lidarseg: bool = True, **thresholds: object) -> JudgedView:
+    world = load_world(write_folder(tmp_path / "world", boxes, lidarseg), VERSION)
+    (judged_view,) = judge_frame(
+        world,
+        world[0],
+        Thresholds(**thresholds),
+        make_describer("colour", world.root / VERSION),  # type: ignore[arg-type]
+    )
+    return judged_view
+
+
+@pytest.mark.parametrize("lidarseg", [True, False])
+@pytest.mark.parametrize(("points", "reason"), [(5, ""), (4, "few_lidar_points"), (0, "few_lidar_points")])
+def test_too_few_lidar_points(tmp_path: Path, lidarseg: bool, points: int, reason: str) -> None:
+    result = judge(tmp_path, [BoxSpec("vehicle.car", 10.0, points=points)], lidarseg)
+    assert result.lidar_points.tolist() == [points]
+    assert result.reasons.tolist() == [reason]
+
+
+def test_points_of_another_class_do_not_count_in_the_2d_box(tmp_path: Path) -> None:
+    """The truck stands behind the car, in the same pixels; without labels its own 3D box decides."""
+    boxes = [BoxSpec("vehicle.car", 10.0, points=3), BoxSpec("vehicle.truck", 30.0, points=50)]
+    result = judge(tmp_path / "with", boxes, max_overlap=1.0)
+    assert result.lidar_points.tolist() == [3, 50]
+    assert result.reasons.tolist() == ["few_lidar_points", ""]
+
+
+def test_a_world_without_lidarseg_counts_points_inside_the_3d_box(tmp_path: Path) -> None:
+    boxes = [BoxSpec("vehicle.car", 10.0, points=7), BoxSpec("vehicle.truck", 30.0, points=50)]
+    assert judge(tmp_path, boxes, lidarseg=False, max_overlap=1.0).lidar_points.tolist() == [7, 50]
+
+
+def test_a_box_across_the_camera_plane_is_a_counted_drop(tmp_path: Path) -> None:
+    beside = BoxSpec("vehicle.truck", 0.5, right_m=3.0, size_wlh_m=(4.0, 12.0, 3.0))
+    result = judge(tmp_path, [beside, BoxSpec("vehicle.car", 10.0)])
+    assert result.reasons.tolist() == ["centre_outside", ""]
+    assert not np.isnan(result.view.boxes_xyxy_px).any()
+
+
+# --- descriptions ---
+
+
+def test_the_standard_wording() -> None:
+    assert wording("vehicle.car", "white") == "white car"
+    assert wording("vehicle.bus.bendy", "blue and orange") == "blue and orange bus"
+    assert wording("vehicle.emergency.police", "white") == "white police car"
+    assert wording("human.pedestrian.adult", "blue") == "adult wearing a blue shirt"
+    assert wording("human.pedestrian.construction_worker", "orange") == "construction worker wearing an orange shirt"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("white car", Description("white car")),
+        ("  White and black  car ", Description("White and black car")),
+        ("", Description(problem="no_description")),
+        ("  ", Description(problem="no_description")),
+        ("a car", Description(problem="vague_description")),
+        ("person walking", Description(problem="vague_description")),
+        ("reddish car", Description(problem="vague_description")),
+    ],
+)
+def test_missing_and_vague_descriptions(text: str, expected: Description) -> None:
+    assert judged(text) == expected
+
+
+def test_two_objects_of_an_image_never_share_a_description() -> None:
+    shared, missing = Description(problem="duplicate_description"), Description(problem="no_description")
+    given = [Description("white car"), Description("red bus"), Description("White car"), missing, missing]
+    assert distinct(given) == [shared, Description("red bus"), shared, missing, missing]
+
+
+def test_truth_reads_the_worlds_own_descriptions(tmp_path: Path) -> None:
+    rows = [{"sample_annotation_token": "a", "description": "white car", "colour": "white"}]
+    asked = AskedImage(
+        tmp_path / "no.jpg", (1600, 900), (Asked("a", "vehicle.car", BOX), Asked("b", "vehicle.car", BOX))
+    )
+    with pytest.raises(WorldError, match=r"truth needs .*descriptions\.json"):
+        make_describer("truth", tmp_path)
+    (tmp_path / "descriptions.json").write_text(json.dumps(rows))
+    assert make_describer("truth", tmp_path)(asked) == [Description("white car"), Description(problem="no_description")]
+
+
+@pytest.mark.parametrize(
+    ("rgb", "name"),
+    [
+        ((205, 32, 38), "red"),
+        ((105, 20, 24), "red"),
+        ((120, 74, 66), "red"),  # as washed out as street cameras show it
+        ((240, 208, 36), "yellow"),
+        ((28, 148, 62), "green"),
+        ((36, 84, 208), "blue"),
+        ((25, 50, 115), "blue"),
+        ((128, 48, 166), "purple"),
+        ((246, 134, 182), "pink"),
+        ((240, 130, 35), "orange"),
+        ((95, 62, 35), "brown"),
+        ((205, 185, 150), "beige"),
+        ((240, 241, 240), "white"),
+        ((120, 121, 119), "grey"),
+        ((30, 31, 35), "black"),
+    ],
+)
+def test_colours_by_name(rgb: tuple[int, int, int], name: str) -> None:
+    assert colour_name(np.full((4, 4, 3), rgb, dtype=np.uint8)) == name
+
+
+def stripes(*shares: tuple[tuple[int, int, int], int]) -> np.ndarray:
+    return np.array([[rgb] * 10 for rgb, rows in shares for _ in range(rows)], dtype=np.uint8)
+
+
+RED, BLUE, GREEN, BLACK, GREY, WHITE = (
+    (200, 30, 30),
+    (36, 84, 208),
+    (28, 148, 62),
+    (20, 20, 22),
+    (110, 110, 110),
+    (235,) * 3,
+)
+
+
+def test_paint_goes_before_glass_shadow_and_road() -> None:
+    assert colour_name(stripes((RED, 4), (BLACK, 3), (GREY, 3))) == "red"
+    assert colour_name(stripes((RED, 4), (BLUE, 4), (GREY, 2))) == "red and blue"
+    assert colour_name(stripes((BLACK, 8), (BLUE, 2))) == "black"  # glass that reflects the sky
+    assert colour_name(stripes((BLACK, 3), (GREY, 3), (WHITE, 3), (RED, 1))) == ""
+
+
+def test_the_colour_describer_names_what_is_in_the_picture(tmp_path: Path) -> None:
+    boxes = [
+        BoxSpec("vehicle.car", 10.0, -3.0, colour=BLUE),
+        BoxSpec("human.pedestrian.adult", 12.0, 3.0, colour=RED),
+        BoxSpec("vehicle.bus.rigid", 20.0, 0.0, colour=WHITE),
+        BoxSpec("vehicle.bus.bendy", 22.0, 10.0, colour=WHITE),
+    ]
+    result = judge(tmp_path, boxes, ambiguity="objects")
+    assert result.descriptions == ("blue car", "adult wearing a red shirt", "", "")
+    assert Counter(result.reasons.tolist()) == {"": 2, "duplicate_description": 2}
+
+
+def test_an_image_that_cannot_be_read_or_has_another_size_is_named(tmp_path: Path) -> None:
+    describe = make_describer("colour", tmp_path)
+    root = write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0)])
+    path = root / "samples/CAM_FRONT/a.jpg"
+    asked = (Asked("a", "vehicle.car", BOX),)
+    with pytest.raises(WorldError, match=r"a\.jpg is 1600x900 pixels, sample_data\.json says 800x450"):
+        describe(AskedImage(path, (800, 450), asked))
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(WorldError, match=r"a\.jpg cannot be read"):
+        describe(AskedImage(path, (1600, 900), asked))
+
+
+def test_a_scene_record_holds_what_the_filters_saw(tmp_path: Path) -> None:
+    world = load_world(
+        write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0, 1.0, heading_rad=math.pi / 2)]), VERSION
+    )
+    (judged_view,) = judge_frame(world, world[0], Thresholds(), make_describer("colour", world.root))
+    scene = scene_of(world[0], judged_view)
+    assert scene is not None
+    (item,) = scene.objects
+    assert (item.description, item.heading, item.depth_m, item.lidar_points) == ("red car", "East", 10.0, 20)
+    assert item.distance_m == pytest.approx(math.sqrt(101), abs=1e-4)
+    assert item.pixel_xy == (900.0, 450.0)
+    assert (scene.split, scene.camera, scene.scene) == ("train", "CAM_FRONT", "scene-0001")
+    assert scene.extra["intrinsics"][0] == [1000.0, 0.0, 800.0]
