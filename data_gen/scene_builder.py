@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from data_gen.compass import direction_of
 from data_gen.describe import Asked, AskedImage, Describer, distinct
 from data_gen.filters import Thresholds, geometric_reasons
-from data_gen.lidar import count_inside, count_own_class, read_labels, read_points
+from data_gen.lidar import count_inside, count_own_class, read_points, read_points_of
 from data_gen.records import SceneImage, SceneObject
 from data_gen.views import METRE_DECIMALS, View, views_of
 from data_gen.world import Ints, KeyFrame, World
@@ -50,19 +50,19 @@ def count_lidar_points(world: World, frame: KeyFrame, views: list[View], reasons
     """Lidar points per object of each view, UNCOUNTED where a reason to drop it is known already."""
     counts = [np.full(len(view), UNCOUNTED) for view in views]
     left = [np.flatnonzero(reason == "") for reason in reasons]
-    if not any(map(len, left)):
+    indices = [view.indices[places] for view, places in zip(views, left, strict=True)]
+    if not any(map(len, indices)):
         return counts
-    points_m = read_points(world.root, frame.lidar)
-    labels = read_labels(world.root, frame.lidar, len(points_m)) if world.has_lidarseg else None
-    for view, count, places in zip(views, counts, left, strict=True):
-        indices = view.indices[places]
-        if labels is None:
-            count[places] = count_inside(points_m, frame.annotations, indices)
-        else:
-            count[places] = count_own_class(
-                points_m, labels, frame.cameras, view.camera, view.boxes_xyxy_px[places],
-                frame.annotations.labels[indices],
-            )  # fmt: skip
+    boxes = frame.annotations
+    if not world.has_lidarseg:
+        points_m = read_points(world.root, frame.lidar)
+        for count, places, chosen in zip(counts, left, indices, strict=True):
+            count[places] = count_inside(points_m, boxes, chosen)
+        return counts
+    points_m, labels = read_points_of(world.root, frame.lidar, boxes.labels[np.concatenate(indices)])
+    for view, count, places, chosen in zip(views, counts, left, indices, strict=True):
+        boxes_px = view.boxes_xyxy_px[places]
+        count[places] = count_own_class(points_m, labels, frame.cameras, view.camera, boxes_px, boxes.labels[chosen])
     return counts
 
 
