@@ -13,6 +13,8 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +48,7 @@ CHAT_TEMPLATE = (
 )
 # Tags, whole numbers, separators with their blank, and words are the pieces that merges stay inside of.
 _PIECES = r"</?[a-z]+>|\d+|[\[\]<>/]|[,:.;] ?| ?[A-Za-z]+|[^\sA-Za-z\d\[\]<>/,:.;]+|\s+"
+_LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _COLOURS = ("white", "black", "grey", "silver", "red", "blue", "green", "yellow", "orange", "brown", "purple")
 _BODIES = ("car", "truck", "bus", "bicycle", "motorcycle", "trailer", "van")
 _CLOTHES = ("adult wearing a {} shirt", "child wearing a {} shirt")
@@ -69,7 +72,9 @@ def cached_tiny() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "drive-spatial-rl" / f"tiny-{_version()}"
     if not (cache / "frame.json").exists():
         partial = cache.with_name(f"{cache.name}.{os.getpid()}")
-        build_tiny(partial)
+        # In a process of its own: under a distributed launcher transformers writes on the first rank only.
+        alone = {name: value for name, value in os.environ.items() if name not in _LAUNCHER_VARIABLES}
+        subprocess.run([sys.executable, __file__, "--out", str(partial)], env=alone, check=True, capture_output=True)
         try:
             partial.rename(cache)
         except OSError:  # another process was first

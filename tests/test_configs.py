@@ -1,0 +1,60 @@
+"""Every YAML that is checked in parses with the parser of its script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.arguments import (
+    DataArguments,
+    ModelArguments,
+    RewardArguments,
+    SurdsGRPOConfig,
+    SurdsSFTConfig,
+    parse_arguments,
+)
+from training.grpo import check_rewards
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = {
+    "sft": [ModelArguments, DataArguments, SurdsSFTConfig],
+    "grpo": [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig],
+}
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+LAUNCHES = sorted((ROOT / "launch" / "accelerate").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_config_holds_known_keys_and_says_what_it_is_for(path: Path, tmp_path: Path) -> None:
+    parts = parse_arguments(PARTS[path.parent.name], ["--config", str(path), "--out", str(tmp_path)])
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    seen = {name: getattr(part, name) for part in parts for name in values if hasattr(part, name)}
+    assert set(seen) == set(values)
+    if path.parent.name == "grpo":
+        check_rewards(parts[2], parts[3])
+    assert path.read_text(encoding="utf-8").startswith("# ")
+
+
+def test_the_command_line_overrides_a_config(tmp_path: Path) -> None:
+    path = ROOT / "configs" / "grpo" / "tiny.yaml"
+    parts = parse_arguments(PARTS["grpo"], ["--config", str(path), "--out", str(tmp_path), "--max_steps", "7"])
+    assert parts[-1].max_steps == 7 and parts[-1].beta == 0.04
+
+
+def test_the_paper_s_set_up_is_the_default(tmp_path: Path) -> None:
+    *_, sft = parse_arguments(PARTS["sft"], ["--out", str(tmp_path)])
+    assert (sft.learning_rate, sft.num_train_epochs, sft.warmup_steps, sft.max_length) == (1e-6, 2, 0.1, None)
+    model, _, rewards, grpo = parse_arguments(PARTS["grpo"], ["--out", str(tmp_path)])
+    assert (grpo.num_generations, grpo.max_completion_length, grpo.num_train_epochs) == (4, 512, 1)
+    assert (grpo.loss_type, grpo.use_bias_correction_kl) == ("grpo", False)
+    assert (model.model, rewards.rewards) == ("Qwen/Qwen2.5-VL-3B-Instruct", "format,loc,acc,logic")
+
+
+@pytest.mark.parametrize("path", LAUNCHES, ids=lambda path: path.name)
+def test_accelerate_reads_its_files(path: Path) -> None:
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    config = load_config_from_file(str(path))
+    assert config.num_processes == (1 if path.name == "cpu.yaml" else 8)
