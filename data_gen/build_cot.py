@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.folders import prepare_output
-from data_gen.manifest import MANIFEST
+from data_gen.images import MANIFEST
 from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.records import Question, RecordError, Trace, read_questions, trace_to_row, write_rows
 from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems

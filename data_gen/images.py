@@ -8,6 +8,8 @@ from pathlib import Path
 
 from data_gen.records import Question, RecordError
 
+MANIFEST = "manifest.json"
+
 
 def image_root(questions_path: Path, images: Path | None = None) -> Path:
     """The folder that image names are relative to: `images` if given, else `image_root` of the manifest beside.
@@ -17,7 +19,7 @@ def image_root(questions_path: Path, images: Path | None = None) -> Path:
     """
     if images is not None:
         return images
-    manifest_path = questions_path.parent / "manifest.json"
+    manifest_path = questions_path.parent / MANIFEST
     if not manifest_path.is_file():
         raise FileNotFoundError(f"no {manifest_path} to say where the images lie; give their folder with --images")
     root = json.loads(manifest_path.read_text(encoding="utf-8")).get("image_root")

@@ -22,14 +22,22 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_gen.drives import MAP_SIDE_M, ScenePlan, WorldSpec, cameras_at, ego_pose, plan_scene, surroundings_of
 from data_gen.folders import prepare_output
-from data_gen.lidar_sim import Sweep, Target, sweep
-from data_gen.palette import KINDS
-from data_gen.render import supersampling
-from data_gen.rig import CAMERAS, LIDAR_MOUNT, PinholeCamera, RigidPose, sensor_in_world
-from data_gen.scenery import PAVEMENT_HALF_WIDTH_M, ROAD_HALF_WIDTH_M, Road, Surroundings, paint_scene
-from data_gen.synthetic_tables import (
+from data_gen.rendering.drives import (
+    MAP_SIDE_M,
+    ScenePlan,
+    WorldSpec,
+    cameras_at,
+    ego_pose,
+    plan_scene,
+    surroundings_of,
+)
+from data_gen.rendering.lidar_sim import Sweep, Target, sweep
+from data_gen.rendering.palette import KINDS
+from data_gen.rendering.picture import supersampling
+from data_gen.rendering.rig import CAMERAS, LIDAR_MOUNT, PinholeCamera, RigidPose, sensor_in_world
+from data_gen.rendering.scenery import PAVEMENT_HALF_WIDTH_M, ROAD_HALF_WIDTH_M, Road, Surroundings, paint_scene
+from data_gen.rendering.tables import (
     CATEGORY_INDEX,
     VERSION,
     LidarCounts,
@@ -38,7 +46,7 @@ from data_gen.synthetic_tables import (
     map_file,
     sensor_file,
 )
-from data_gen.traffic import RoadUser
+from data_gen.rendering.traffic import RoadUser
 
 __all__ = ["WorldSpec", "main", "write_world"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from data_gen.palette import KINDS, body_of
-from data_gen.render import Canvas, Light, Placed, draw_bodies
-from data_gen.rig import CAMERAS, PinholeCamera, RigidPose, camera_in_world, yaw_quaternion
+from data_gen.rendering.palette import KINDS, body_of
+from data_gen.rendering.picture import Canvas, Light, Placed, draw_bodies
+from data_gen.rendering.rig import CAMERAS, PinholeCamera, RigidPose, camera_in_world, yaw_quaternion
 
 BACKDROP = (255, 0, 255)
 NOON = Light(np.array([0.3, 0.2, 0.93]), np.full(3, 210.0))

@@ -12,12 +12,12 @@ from drawn import BACKDROP, body_bounds_px, drawn
 from PIL import Image
 from shared import need
 
-from data_gen.drives import WorldSpec, cameras_at, ego_pose, plan_scene, surroundings_of
-from data_gen.palette import KINDS, describe
-from data_gen.rig import CAMERAS, LIDAR_MOUNT, camera_in_world
+from data_gen.rendering.drives import WorldSpec, cameras_at, ego_pose, plan_scene, surroundings_of
+from data_gen.rendering.palette import KINDS, describe
+from data_gen.rendering.rig import CAMERAS, LIDAR_MOUNT, camera_in_world
+from data_gen.rendering.tables import CATEGORIES, CATEGORY_INDEX, VERSION
+from data_gen.rendering.traffic import glimpse
 from data_gen.synthetic import is_finished, main, write_world
-from data_gen.synthetic_tables import CATEGORIES, CATEGORY_INDEX, VERSION
-from data_gen.traffic import glimpse
 
 TINY = WorldSpec(scenes=4, frames_per_scene=2, seed=3)
 SMALLEST = WorldSpec(scenes=1, frames_per_scene=1, width_px=64, height_px=36)

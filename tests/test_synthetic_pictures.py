@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from drawn import BACKDROP, body_bounds_px, box_bounds_px, drawn, front_camera, standing
 
-from data_gen.footprints import convex_hull, covering_order, disjoint
-from data_gen.lidar_sim import ray_box_range
-from data_gen.palette import COLOURS, KINDS, body_of
-from data_gen.render import Light, clip_near
-from data_gen.solids import Split, box, build_body, painting_order, solid
+from data_gen.rendering.footprints import convex_hull, covering_order, disjoint
+from data_gen.rendering.lidar_sim import ray_box_range
+from data_gen.rendering.palette import COLOURS, KINDS, body_of
+from data_gen.rendering.picture import Light, clip_near
+from data_gen.rendering.solids import Split, box, build_body, painting_order, solid
 
 
 def red_lamps(pixels: np.ndarray) -> int:

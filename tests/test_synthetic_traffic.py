@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from data_gen.drives import WorldSpec, cameras_at, plan_scene
-from data_gen.footprints import disjoint
-from data_gen.rig import PinholeCamera
-from data_gen.traffic import RoadUser, glimpse, overlap_of_smaller
+from data_gen.rendering.drives import WorldSpec, cameras_at, plan_scene
+from data_gen.rendering.footprints import disjoint
+from data_gen.rendering.rig import PinholeCamera
+from data_gen.rendering.traffic import RoadUser, glimpse, overlap_of_smaller
 
 
 def test_pictures_offer_single_objects_and_pairs_in_the_wanted_shares() -> None:

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from data_gen.rig import CAMERAS, EgoMotion, PinholeCamera, RigidPose, SensorMount, camera_in_world
-from data_gen.scenery import Road, Surroundings, make_surroundings
-from data_gen.traffic import KEYFRAME_PERIOD_S, RoadUser, plan_traffic
+from data_gen.rendering.rig import CAMERAS, EgoMotion, PinholeCamera, RigidPose, SensorMount, camera_in_world
+from data_gen.rendering.scenery import Road, Surroundings, make_surroundings
+from data_gen.rendering.traffic import KEYFRAME_PERIOD_S, RoadUser, plan_traffic
 
 FIRST_TIMESTAMP_US = 1_600_000_000_000_000
 SCENE_PERIOD_US = 3_600_000_000

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.drives import ScenePlan, WorldSpec, ego_pose, split_names, timestamp_us
-from data_gen.palette import KINDS, describe
-from data_gen.rig import CAMERAS, LIDAR, LIDAR_MOUNT, SensorMount, intrinsic_matrix, yaw_quaternion
-from data_gen.traffic import RoadUser
+from data_gen.rendering.drives import ScenePlan, WorldSpec, ego_pose, split_names, timestamp_us
+from data_gen.rendering.palette import KINDS, describe
+from data_gen.rendering.rig import CAMERAS, LIDAR, LIDAR_MOUNT, SensorMount, intrinsic_matrix, yaw_quaternion
+from data_gen.rendering.traffic import RoadUser
 
 VERSION = "v1.0-synthetic"
 LOCATION = "synthetic"

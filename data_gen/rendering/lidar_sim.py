@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_gen.render import Placed
+from data_gen.rendering.picture import Placed
 
 BEAMS, AZIMUTHS = 32, 1080
 LOWEST_DEG, HIGHEST_DEG = -30.67, 10.67  # the HDL-32E of nuScenes

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-from data_gen.footprints import convex_hull, covering_order
-from data_gen.rig import PinholeCamera
-from data_gen.solids import Body, painting_order
+from data_gen.rendering.footprints import convex_hull, covering_order
+from data_gen.rendering.rig import PinholeCamera
+from data_gen.rendering.solids import Body, painting_order
 
 NEAR_M = 0.3
 

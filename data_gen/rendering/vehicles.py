@@ -6,7 +6,7 @@ a dark grille and pale lamps; rears carry saturated red lamps, a bumper and a pl
 
 import numpy as np
 
-from data_gen.solids import Node, Panel, Rgb, Solid, Split, box, disc, frustum, patch, prism, solid, stacked
+from data_gen.rendering.solids import Node, Panel, Rgb, Solid, Split, box, disc, frustum, patch, prism, solid, stacked
 
 GLASS: Rgb = (58, 74, 96)
 DARK_GLASS: Rgb = (34, 40, 50)

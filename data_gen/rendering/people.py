@@ -6,7 +6,7 @@ is a single pixel. The rider wears the colour of the bicycle, as a bicycle seen 
 
 import numpy as np
 
-from data_gen.solids import (
+from data_gen.rendering.solids import (
     Node,
     Panel,
     Rgb,

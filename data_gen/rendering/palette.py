@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from data_gen.people import cyclist, pedestrian
-from data_gen.solids import Body, Node, Rgb, build_body
-from data_gen.vehicles import bus, car, truck
+from data_gen.rendering.people import cyclist, pedestrian
+from data_gen.rendering.solids import Body, Node, Rgb, build_body
+from data_gen.rendering.vehicles import bus, car, truck
 
 COLOURS: dict[str, Rgb] = {
     "red": (205, 32, 38),

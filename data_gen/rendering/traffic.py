@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data_gen.footprints import disjoint
-from data_gen.palette import COLOURS, KINDS, body_of
-from data_gen.render import NEAR_M, Placed
-from data_gen.rig import REFERENCE_HEIGHT_PX, REFERENCE_WIDTH_PX, PinholeCamera
+from data_gen.rendering.footprints import disjoint
+from data_gen.rendering.palette import COLOURS, KINDS, body_of
+from data_gen.rendering.picture import NEAR_M, Placed
+from data_gen.rendering.rig import REFERENCE_HEIGHT_PX, REFERENCE_WIDTH_PX, PinholeCamera
 
 KEYFRAME_PERIOD_S = 0.5
 KIND_SHARES = {"car": 0.28, "truck": 0.19, "bus": 0.13, "pedestrian": 0.21, "cyclist": 0.19}

@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-from data_gen.render import Canvas, Light, Placed, cast_shadows, draw_bodies, draw_body, draw_polygons
-from data_gen.rig import PinholeCamera
-from data_gen.solids import Node, Panel, Rgb, Split, box, build_body, ellipsoid, patch, solid
+from data_gen.rendering.picture import Canvas, Light, Placed, cast_shadows, draw_bodies, draw_body, draw_polygons
+from data_gen.rendering.rig import PinholeCamera
+from data_gen.rendering.solids import Node, Panel, Rgb, Split, box, build_body, ellipsoid, patch, solid
 
 ROAD_HALF_WIDTH_M = 7.2
 PAVEMENT_HALF_WIDTH_M = 10.0
