@@ -1,6 +1,6 @@
 """Compare finished runs: one table on the terminal and one self-contained page with pictures.
 
-    python eval/report.py runs/eval-base runs/eval-sft runs/eval-grpo --out report.html
+python eval/report.py runs/eval-base runs/eval-sft runs/eval-grpo --out report.html
 """
 
 from __future__ import annotations

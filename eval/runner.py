@@ -1,10 +1,10 @@
 """A run folder that can be left and taken up again: replies are written as they come and never asked for twice.
 
-    config.yaml         the resolved options
-    run.json            what the run is about: model, frame, prompt style, data; and what makes it that run
-    predictions.jsonl   one line per question; while a run goes on in the order of the replies, then in that of the data
-    summary.json        the scores
-    report.html         the scores with pictures
+config.yaml         the resolved options
+run.json            what the run is about: model, frame, prompt style, data; and what makes it that run
+predictions.jsonl   one line per question; while a run goes on in the order of the replies, then in that of the data
+summary.json        the scores
+report.html         the scores with pictures
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from training import grpo, sft
 from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
 from training.data import grpo_rows, sft_rows, target_response
 from training.model import load_model
+from training.run import shuffled_in_pairs
 
 FAST = ["--gradient_checkpointing", "false", "--gradient_accumulation_steps", "1", "--model", "tiny"]
 SFT = [*FAST, "--per_device_train_batch_size", "8", "--learning_rate", "2e-3", "--logging_steps", "1"]
@@ -100,6 +101,47 @@ def test_two_grpo_steps_change_every_parameter_and_log_every_reward_and_task(tra
     tasks = {name.split("/")[2] for name in logged if name.startswith("rewards/acc/")} & set(TASKS)
     assert len(tasks) >= 2
     assert {f"rewards/{name}/{task}" for name in ("format", "loc", "acc", "logic") for task in tasks} <= logged
+
+
+def test_a_resumed_grpo_continues_from_its_checkpoint(traces: Path, tmp_path: Path) -> None:
+    questions = traces.with_name("questions.jsonl")
+    first = grpo_trainer(questions, tmp_path, "--max_steps", "2", "--save_steps", "2")
+    start = {name: weight.detach().clone() for name, weight in first.model.named_parameters()}
+    first.train()
+    resumed = grpo_trainer(questions, tmp_path, "--max_steps", "3", "--resume")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert resumed.state.global_step == 3
+    trained = dict(first.model.named_parameters())
+    for name, weight in resumed.model.named_parameters():
+        # The schedule of two steps has run out, so that the third moves nothing: the weights are the checkpoint's.
+        assert torch.equal(weight, trained[name]), name
+        assert not torch.equal(weight, start[name]), name
+
+
+def test_the_pair_reward_keeps_mirrored_pairs_together(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = traces.with_name("questions.jsonl")
+    order = shuffled_in_pairs(read_questions(questions), seed=3, limit=None)
+    twos = list(zip(order[::2], order[1::2], strict=True))
+    assert all(a.pair_id == b.pair_id for a, b in twos)
+    assert {a.variant for a, b in twos if a.pair_id} == {0} and any(a.pair_id is None for a, _ in twos)
+    assert order != shuffled_in_pairs(read_questions(questions), seed=4, limit=None)
+    trainer = grpo_trainer(questions, tmp_path, "--max_steps", "2", "--rewards", "format,pair")
+    trainer.train()
+    assert any("rewards/pair/mean" in entry for entry in trainer.state.log_history)
+    odd = [
+        "--data",
+        str(questions),
+        "--out",
+        str(tmp_path / "odd"),
+        *GRPO,
+        "--rewards",
+        "pair",
+        "--num_generations",
+        "8",
+    ]
+    assert "multiple of twice" in fails(capsys, grpo.main, odd)
 
 
 def test_a_lora_adapter_is_trained_alone_and_loads_merged(traces: Path, tmp_path: Path) -> None:

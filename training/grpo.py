@@ -20,18 +20,28 @@ def make_trainer(
     """The trainer on the questions of `data`, and the loaded model. Exits with 2 on bad input."""
     from rewards import select_rewards
     from training.data import grpo_rows, to_dataset
-    from training.run import SaveFrame, load_for_training, lora_config, read_questions_and_root, shuffled
+    from training.run import (
+        SaveFrame,
+        load_for_training,
+        lora_config,
+        read_questions_and_root,
+        shuffled,
+        shuffled_in_pairs,
+    )
     from training.trainer import SpatialGRPOTrainer
 
     questions, root = read_questions_and_root(data)
     loaded = load_for_training(model)
     settings = rewards.settings(loaded.frame)
-    rows = grpo_rows(shuffled(questions, config.seed, data.limit), root, loaded.frame)
+    if uses_pairs(rewards):
+        questions, config.shuffle_dataset = shuffled_in_pairs(questions, config.seed, data.limit), False
+    else:
+        questions = shuffled(questions, config.seed, data.limit)
     trainer = SpatialGRPOTrainer(
         model=loaded.model,
         reward_funcs=select_rewards(rewards.rewards, settings),
         args=config,
-        train_dataset=to_dataset(rows),
+        train_dataset=to_dataset(grpo_rows(questions, root, loaded.frame)),
         processing_class=loaded.processor,
         peft_config=lora_config(model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
@@ -52,6 +62,18 @@ def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
     weights = config.reward_weights
     if weights is not None and len(weights) != len(functions):
         fail(f"--reward_weights names {len(weights)} weights for the {len(functions)} rewards {rewards.rewards}")
+    batch = config.per_device_train_batch_size * config.steps_per_generation
+    if uses_pairs(rewards) and batch % (2 * config.num_generations):
+        fail(
+            "the pair reward needs both questions of a pair in one generation batch of one process: "
+            f"per_device_train_batch_size x steps_per_generation, here {batch}, must be a multiple of twice "
+            f"--num_generations, {2 * config.num_generations}"
+        )
+
+
+def uses_pairs(rewards: RewardArguments) -> bool:
+    """Whether mirrored pairs must stay together."""
+    return "pair" in rewards.rewards.split(",")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -90,6 +90,21 @@ def shuffled(rows: Sequence[Row], seed: int, limit: int | None) -> list[Row]:
     return order[:limit]
 
 
+def shuffled_in_pairs(questions: Sequence[Question], seed: int, limit: int | None) -> list[Question]:
+    """The questions in a seeded order in which both of a mirrored pair stand at places 2i and 2i + 1.
+
+    Questions without a partner are put together in twos; an odd one, and a question whose partner is missing, is left
+    out.
+    """
+    of_unit: dict[str, list[Question]] = {}
+    for question in questions:
+        of_unit.setdefault(question.unit, []).append(question)
+    alone = shuffled([unit[0] for unit in of_unit.values() if unit[0].pair_id is None], seed, None)
+    twos = [unit for unit in of_unit.values() if len(unit) == 2]
+    twos += [list(two) for two in zip(alone[::2], alone[1::2], strict=False)]
+    return [question for two in shuffled(twos, seed, None) for question in two][:limit]
+
+
 def load_for_training(arguments: ModelArguments) -> LoadedModel:
     """The model to train, left where the trainer wants it. Exits with 2 when the checkpoint cannot be found."""
     try:
