@@ -148,7 +148,7 @@ def tiny_model(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLForConditionalGe
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [4, 6, 6]},
         "tie_word_embeddings": True, "initializer_range": 0.05, "pad_token_id": ids["<|endoftext|>"],
-        "bos_token_id": ids["<|endoftext|>"], "eos_token_id": ids["<|im_end|>"],
+        "bos_token_id": None, "eos_token_id": ids["<|im_end|>"],
     }  # fmt: skip
     vision = {
         "depth": 2, "hidden_size": 64, "intermediate_size": 160, "num_heads": 2, "patch_size": 14,
@@ -163,6 +163,8 @@ def tiny_model(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLForConditionalGe
         vision_start_token_id=ids["<|vision_start|>"],
         vision_end_token_id=ids["<|vision_end|>"],
         tie_word_embeddings=True,
+        pad_token_id=ids["<|endoftext|>"],
+        eos_token_id=ids["<|im_end|>"],
     )
     torch.manual_seed(TINY_SEED)
     model = Qwen2_5_VLForConditionalGeneration(config)
