@@ -12,8 +12,8 @@ install_once() { # NAME COMMAND...: run the command unless it ran before with th
     local mark=".venv/.installed-$1" want
     want="$(cksum < pyproject.toml) ${*:2}"
     [ -f "$mark" ] && [ "$(cat "$mark")" = "$want" ] && return
-    echo "== installing: $1"
-    "${@:2}"
+    echo "== installing: $1 (may take minutes)"
+    "${@:2}" > .venv/install.log 2>&1 || { cat .venv/install.log >&2; echo "installing $1 failed" >&2; exit 1; }
     echo "$want" > "$mark"
 }
 

@@ -21,6 +21,7 @@ from rewards.response import (
     last_answer,
     read_point,
     strip_special_tokens,
+    without_articles,
 )
 
 TASKS = ("yaw", "pixel", "depth", "distance", "left_right", "front_behind")
@@ -134,8 +135,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def _official_form(text: str) -> str:
-    words = text.lower().translate(_PUNCTUATION).split()
-    return " ".join(word for word in words if word not in {"a", "an", "the"})
+    return " ".join(without_articles(text.lower().translate(_PUNCTUATION)).split())
 
 
 def _grade_official(answer: str, truth: Truth) -> Grade:

@@ -11,6 +11,7 @@ Nothing here raises on model text: what is wrong with a response comes back as r
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -132,17 +133,28 @@ def read_point(answer: str) -> tuple[float, float] | None:
 
 
 def first_number_list(answer: str) -> list[float] | None:
-    """The first square-bracketed list of two or four plain numbers in an answer: the published reading of a point."""
-    for found in re.finditer(r"\[([\d\s,.+-]+)\]", answer):
-        parts = [part.strip() for part in found.group(1).split(",")]
-        if len(parts) in (2, 4) and all(re.fullmatch(_NUMBER, part) for part in parts):
-            return [float(part) for part in parts]
-    return None
+    """The first square-bracketed list of digits, signs, points, commas and blanks, if it is two or four numbers.
+
+    The published reading of a point: the list is evaluated as Python would.
+    """
+    found = re.search(r"\[\s*[-+\d.,\s]+\]", answer)
+    if not found:
+        return None
+    try:
+        numbers = ast.literal_eval(found.group(0))
+    except (SyntaxError, ValueError):
+        return None
+    return numbers if len(numbers) in (2, 4) else None
 
 
 def numbers_in(text: str) -> list[float]:
     """All plain numbers in a text, in order."""
     return [float(number) for number in re.findall(_NUMBER, text)]
+
+
+def without_articles(text: str) -> str:
+    """The text without the words a, an and the."""
+    return re.sub(r"\b(?:a|an|the)\b", "", text)
 
 
 def contains_phrase(text: str, phrase: str) -> bool:
