@@ -122,6 +122,8 @@ def main() -> None:
     if options.dry_run:
         print("\n".join(map(str, commands)))
     else:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "commands.txt").write_text("\n".join(map(str, commands)) + "\n", encoding="utf-8")
         run(commands)
 
 

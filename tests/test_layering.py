@@ -77,6 +77,7 @@ def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
     "script",
     [
         "data_gen/synthetic.py", "data_gen/build_surds.py", "data_gen/build_cot.py", "training/tiny.py",
+        "training/merge.py",
         "training/sft.py", "training/grpo.py", "eval/surds.py", "eval/report.py", "launch/ablate.py",
     ],
 )  # fmt: skip

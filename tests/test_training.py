@@ -16,6 +16,7 @@ from rewards.response import parse
 from training import grpo, sft
 from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
 from training.data import grpo_rows, sft_rows, target_response
+from training.merge import merge
 from training.model import load_model
 from training.run import shuffled_in_pairs
 
@@ -144,11 +145,24 @@ def test_the_pair_reward_keeps_mirrored_pairs_together(
     assert "multiple of twice" in fails(capsys, grpo.main, odd)
 
 
-def test_a_lora_adapter_is_trained_alone_and_loads_merged(traces: Path, tmp_path: Path) -> None:
-    run_sft(traces, tmp_path, "--max_steps", "2", "--use_peft", "--lora_r", "4", "--save_strategy", "no")
-    assert (tmp_path / "adapter_model.safetensors").exists() and not (tmp_path / "model.safetensors").exists()
-    loaded = load_model(str(tmp_path))
+def test_a_lora_adapter_is_trained_alone_and_loads_merged(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run_sft(traces, run, "--max_steps", "2", "--use_peft", "--lora_r", "4", "--save_strategy", "no")
+    assert (run / "adapter_model.safetensors").exists() and not (run / "model.safetensors").exists()
+    loaded = load_model(str(run))
     assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+    assert "merge.py" in fails(
+        capsys, sft.main, ["--data", str(traces), "--model", str(run), "--out", str(tmp_path / "b")]
+    )
+    merge(str(run), tmp_path / "merged")
+    merged = load_model(str(tmp_path / "merged"))
+    assert merged.frame == loaded.frame
+    for (name, weight), (_, other) in zip(
+        merged.model.named_parameters(), loaded.model.named_parameters(), strict=True
+    ):
+        assert torch.equal(weight, other), name
 
 
 FRAME = CoordinateFrame("thousand")

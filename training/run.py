@@ -106,7 +106,12 @@ def shuffled_in_pairs(questions: Sequence[Question], seed: int, limit: int | Non
 
 
 def load_for_training(arguments: ModelArguments) -> LoadedModel:
-    """The model to train, left where the trainer wants it. Exits with 2 when the checkpoint cannot be found."""
+    """The model to train, left where the trainer wants it. Exits with 2 when the checkpoint cannot be used.
+
+    An adapter is refused: the reference model of the KL term would be loaded from the base, without it.
+    """
+    if (Path(arguments.model) / "adapter_config.json").exists():
+        fail(f"{arguments.model} is a LoRA adapter; merge it first: python training/merge.py --model DIR --out DIR")
     try:
         return load_model(
             arguments.model,
