@@ -29,18 +29,18 @@ def script(name: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """One command line, and the file whose presence means that it was finished."""
+    """One command line, and the file that keeps it once it has run to its end (None: it always runs)."""
 
     words: tuple[str, ...]
-    finished_by: Path | None = None
+    mark: Path | None = None
 
     def __str__(self) -> str:
         return shlex.join(self.words)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the command ran to its end before."""
-        return self.finished_by is not None and self.finished_by.exists()
+        """Whether the very same command ran to its end before."""
+        return self.mark is not None and self.mark.exists() and self.mark.read_text(encoding="utf-8") == str(self)
 
 
 def plan(options: argparse.Namespace, grpo_options: Sequence[str]) -> list[Command]:
@@ -63,7 +63,7 @@ def _training(options: argparse.Namespace, rewards: str, row: Path, grpo_options
         *launch, script("training/grpo.py"), *grpo_options, "--rewards", rewards, "--model", options.model,
         "--data", str(options.data), "--out", str(row), "--seed", str(options.seed), "--resume",
     ]  # fmt: skip
-    return Command(tuple(words), row / "frame.json")
+    return Command(tuple(words), row / ".trained")
 
 
 def _evaluation(options: argparse.Namespace, rewards: str, row: Path) -> Command:
@@ -73,7 +73,7 @@ def _evaluation(options: argparse.Namespace, rewards: str, row: Path) -> Command
     ]  # fmt: skip
     if options.eval_limit:
         words += ["--limit", str(options.eval_limit)]
-    return Command(tuple(words), row / "eval" / "summary.json")
+    return Command(tuple(words), row / ".evaluated")
 
 
 def run(commands: Sequence[Command]) -> None:
@@ -85,6 +85,8 @@ def run(commands: Sequence[Command]) -> None:
             status = subprocess.run(command.words).returncode
             if status:
                 raise SystemExit(status)
+            if command.mark:
+                command.mark.write_text(str(command), encoding="utf-8")
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, list[str]]:

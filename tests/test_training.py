@@ -14,7 +14,15 @@ from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS
 from rewards.response import parse
 from training import grpo, sft
-from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
+from training.arguments import (
+    DataArguments,
+    ModelArguments,
+    RewardArguments,
+    SurdsGRPOConfig,
+    changed_options,
+    parse_arguments,
+    save_config,
+)
 from training.data import grpo_rows, sft_rows, target_response
 from training.merge import merge
 from training.model import load_model
@@ -67,8 +75,12 @@ def test_a_finished_run_is_kept_and_a_full_folder_refused(
     run_sft(traces, tmp_path, "--max_steps", "1", "--save_strategy", "no")
     before = (tmp_path / "model.safetensors").stat().st_mtime_ns
     with pytest.raises(SystemExit) as stop:
-        run_sft(traces, tmp_path, "--max_steps", "1", "--resume")
+        run_sft(traces, tmp_path, "--max_steps", "1", "--save_strategy", "no", "--resume")
     assert stop.value.code == 0
+    with pytest.raises(SystemExit) as stop:
+        run_sft(traces, tmp_path, "--max_steps", "2", "--save_strategy", "no", "--resume")
+    assert stop.value.code == 2
+    assert "max_steps: 1 -> 2" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:
         run_sft(traces, tmp_path, "--max_steps", "1")
     assert stop.value.code == 2
@@ -238,6 +250,17 @@ def test_broken_lines_and_missing_images_are_named(
     broken.write_text("\n".join(lines).replace("003.png", "lost.png"))
     message = fails(capsys, grpo.main, ["--data", str(broken), *out, "--overwrite"])
     assert "lost.png" in message and "--images" in message
+
+
+def test_a_saved_config_is_read_again(traces: Path, tmp_path: Path) -> None:
+    classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
+    parts = parse_arguments(
+        classes, ["--data", str(traces), "--out", str(tmp_path), *GRPO, "--reward_weights", "1", "2"]
+    )
+    save_config(tmp_path, parts)
+    again = parse_arguments(classes, ["--config", str(tmp_path / "config.yaml")])
+    assert changed_options(tmp_path, again) == []
+    assert again[-1].reward_weights == [1.0, 2.0] and again[-1].generation_batch_size == 8
 
 
 def test_unknown_keys_of_a_config_fail(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

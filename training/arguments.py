@@ -184,12 +184,32 @@ def fail(message: str) -> Any:
     raise SystemExit(2)
 
 
-def save_config(folder: Path, parts: Sequence[Any]) -> None:
-    """Write every option as resolved to `config.yaml`, loadable again by `--config`."""
-    resolved: dict[str, Any] = {}
+CONFIG_FILE = "config.yaml"
+# Whether a run goes on or anew does not change what it is.
+_NOT_THE_RUN = {"resume", "overwrite"}
+
+
+def resolved(parts: Sequence[Any]) -> dict[str, Any]:
+    """Every option with its value, such that `--config` reads it again."""
+    options: dict[str, Any] = {}
     for part in parts:
         values = part.to_dict() if hasattr(part, "to_dict") else asdict(part)
         known = {item.name for item in fields(part) if item.init}
-        resolved |= {name: value for name, value in values.items() if name in known}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True, allow_unicode=True), encoding="utf-8")
+        options |= {name: value for name, value in values.items() if name in known}
+    if options.get("steps_per_generation"):
+        options.pop("generation_batch_size", None)  # TRL derives it, and refuses to be given both
+    return options
+
+
+def save_config(folder: Path, parts: Sequence[Any]) -> None:
+    """Write every option as resolved to `config.yaml`."""
+    text = yaml.safe_dump(resolved(parts), sort_keys=True, allow_unicode=True)
+    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def changed_options(folder: Path, parts: Sequence[Any]) -> list[str]:
+    """What differs between the options of the run in a folder and these, one `name: there -> here` each."""
+    there = yaml.safe_load((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    here = yaml.safe_load(yaml.safe_dump(resolved(parts)))
+    names = sorted((there.keys() | here.keys()) - _NOT_THE_RUN)
+    return [f"{name}: {there.get(name)} -> {here.get(name)}" for name in names if there.get(name) != here.get(name)]

@@ -14,7 +14,7 @@ from data_gen.folders import prepare_output
 from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
-from training.arguments import DataArguments, ModelArguments, fail, save_config
+from training.arguments import DataArguments, ModelArguments, changed_options, fail, save_config
 from training.model import FRAME_FILE, LoadedModel, load_model, save_frame
 from training.progress import watch
 
@@ -42,12 +42,16 @@ def open_run(data: DataArguments, config: Any, parts: Sequence[Any], builder: st
     """Prepare the output folder and save the resolved config there; the checkpoint to resume from, if any.
 
     Every process calls it; the main one writes, the others wait. Exits with 2 without data or when the folder must
-    not be touched, with 0 when a finished run is resumed. builder: the command that makes the missing data.
+    not be touched, with 0 when a finished run with the same options is resumed.
+    builder: the command that makes the missing data.
     """
     if data.data is None:
         fail(f"--data is missing: a JSON Lines file; build it with: {builder}")
     folder = Path(config.output_dir)
     if data.resume and is_finished(folder):
+        if changed := changed_options(folder, parts):
+            listed = "\n  ".join(changed)
+            fail(f"{folder} holds a finished run with other options; take another --out, or --overwrite\n  {listed}")
         print(f"{folder} holds a finished run; nothing to do")
         raise SystemExit(0)
     with config.main_process_first(desc="preparing the output folder"):
