@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import yaml
@@ -178,7 +178,7 @@ def parse_arguments(classes: Sequence[type], arguments: Sequence[str] | None = N
         fail(str(error))
 
 
-def fail(message: str) -> Any:
+def fail(message: str) -> NoReturn:
     """End the program as argparse does for bad input: the reason on stderr, exit status 2."""
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(2)

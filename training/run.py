@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -54,14 +55,20 @@ def open_run(data: DataArguments, config: Any, parts: Sequence[Any], builder: st
             fail(f"{folder} holds a finished run with other options; take another --out, or --overwrite\n  {listed}")
         print(f"{folder} holds a finished run; nothing to do")
         raise SystemExit(0)
-    with config.main_process_first(desc="preparing the output folder"):
-        if config.process_index == 0:
-            try:
-                prepare_output(folder, data.resume, data.overwrite)
-            except FileExistsError as error:
-                fail(str(error))
-            save_config(folder, parts)
+    problem = [_claim(folder, data, parts) if config.process_index == 0 else None]
+    if refused := broadcast_object_list(problem)[0]:
+        fail(refused)
     return get_last_checkpoint(str(folder))
+
+
+def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> str | None:
+    """Prepare the folder and save the config; why it must not be touched, or None."""
+    try:
+        prepare_output(folder, data.resume, data.overwrite)
+    except FileExistsError as error:
+        return str(error)
+    save_config(folder, parts)
+    return None
 
 
 def read_questions_and_root(data: DataArguments) -> tuple[list[Question], Path]:
@@ -117,7 +124,7 @@ def load_for_training(arguments: ModelArguments) -> LoadedModel:
     if (Path(arguments.model) / "adapter_config.json").exists():
         fail(f"{arguments.model} is a LoRA adapter; merge it first: python training/merge.py --model DIR --out DIR")
     try:
-        return load_model(
+        loaded = load_model(
             arguments.model,
             frame_kind=arguments.frame,
             max_pixels=arguments.max_pixels,
@@ -126,7 +133,10 @@ def load_for_training(arguments: ModelArguments) -> LoadedModel:
         )
     except OSError as error:
         fail(str(error))
-        raise
+    # Qwen2.5-VL names its special tokens in the text config only; the trainer would warn that they are new.
+    for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
+        setattr(loaded.model.config, name, getattr(loaded.processor.tokenizer, name))
+    return loaded
 
 
 def lora_config(arguments: ModelArguments) -> Any:
