@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
+from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import get_last_checkpoint
 
 from data_gen.folders import prepare_output
@@ -123,6 +124,11 @@ def load_for_training(arguments: ModelArguments) -> LoadedModel:
     """
     if (Path(arguments.model) / "adapter_config.json").exists():
         fail(f"{arguments.model} is a LoRA adapter; merge it first: python training/merge.py --model DIR --out DIR")
+    if is_deepspeed_zero3_enabled():
+        import deepspeed
+
+        # The weights are sharded while they are loaded, which needs DeepSpeed's view of the processes before then.
+        deepspeed.init_distributed()
     try:
         loaded = load_model(
             arguments.model,
@@ -162,6 +168,7 @@ def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, rows: str) 
         print(f"{describe(loaded)}; {len(trainer.train_dataset)} {rows}", flush=True)
     trainer.train(resume_from_checkpoint=checkpoint)
     save_run(trainer, loaded)
+    trainer.accelerator.end_training()
 
 
 def save_run(trainer: Any, loaded: LoadedModel) -> None:
@@ -170,6 +177,12 @@ def save_run(trainer: Any, loaded: LoadedModel) -> None:
     trainer.save_state()
     if trainer.is_world_process_zero():
         folder = Path(trainer.args.output_dir)
+        if not any(folder.glob("*.safetensors")):
+            raise RuntimeError(
+                f"no weights were written to {folder}: under ZeRO-3 set zero3_save_16bit_model (accelerate) or "
+                "stage3_gather_16bit_weights_on_model_save (DeepSpeed) to true; the last checkpoint in the folder holds "
+                "them in shards"
+            )
         loaded.processor.save_pretrained(folder)
         save_frame(folder, loaded.frame, loaded.tiny)
 
