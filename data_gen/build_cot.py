@@ -19,22 +19,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from data_gen.command_line import UsageError, parse_with_config, positive
+from data_gen.files import write_json
 from data_gen.folders import prepare_output
-from data_gen.images import MANIFEST
+from data_gen.images import MANIFEST, image_root
 from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.records import Question, RecordError, Trace, read_questions, trace_to_row, write_rows
 from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems
-from rewards.grading import TASKS, normalise
+from rewards.grading import TASKS
+from rewards.normal_form import normalise
 from rewards.response import contains_phrase
 
 BUILD_COMMAND = "python data_gen/build_surds.py --nuscenes DIR --out data/surds"
 TRACES_FILE, SUMMARY_FILE = "cot.jsonl", "summary.json"
 TEACHERS: dict[str, Callable[[Question, int], Trace]] = {"oracle": oracle_trace}
 HISTOGRAM_STEP = 10
-
-
-class UsageError(ValueError):
-    """What was asked for cannot be done; the message says what to give instead."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Settings:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the traces; 0, or 2 with the remedy on standard error when it cannot be done."""
-    arguments = _parser().parse_args(argv)
+    arguments = parse_with_config(_parser(), argv)
     try:
         build(arguments)
     except (UsageError, RecordError, FileExistsError) as error:
@@ -74,9 +73,7 @@ def build(arguments: argparse.Namespace) -> None:
     write_rows(out / TRACES_FILE, map(trace_to_row, kept))
     write_manifest(arguments.data, out)
     summary = {"settings": asdict(settings), "kept": len(kept), "tasks": summarise(traces)}
-    partial = out / f"{SUMMARY_FILE}.partial"
-    partial.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    partial.replace(out / SUMMARY_FILE)
+    write_json(out / SUMMARY_FILE, summary)
     print(report(traces, out))
 
 
@@ -123,13 +120,12 @@ def choose(questions: Sequence[Question], settings: Settings) -> list[Question]:
 
 def write_manifest(data: Path, out: Path) -> None:
     """Lead from `out` to the same images as the manifest beside the questions does, if there is one."""
-    source = data.parent / MANIFEST
-    if not source.is_file():
+    if not (data.parent / MANIFEST).is_file():
         return
-    root = Path(json.loads(source.read_text(encoding="utf-8"))["image_root"])
+    root = image_root(data)
     if not root.is_absolute():
-        root = Path(os.path.relpath((data.parent / root).resolve(), out.resolve()))
-    (out / MANIFEST).write_text(json.dumps({"image_root": root.as_posix()}) + "\n", encoding="utf-8")
+        root = Path(os.path.relpath(root.resolve(), out.resolve()))
+    write_json(out / MANIFEST, {"image_root": root.as_posix()})
 
 
 def summarise(traces: Sequence[Trace]) -> dict[str, dict[str, Any]]:
@@ -204,21 +200,15 @@ def _watched(questions: Sequence[Question]) -> Iterator[Question]:
     return iter(tqdm(questions, desc="traces", unit="question", mininterval=1.0))
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the questions.jsonl to reason about")
     parser.add_argument("--out", type=Path, default=Path("data/cot"), help="folder to write (default: %(default)s)")
     parser.add_argument("--teacher", choices=sorted(TEACHERS), default="oracle", help="who writes the traces")
     parser.add_argument("--seed", type=int, default=0, help="chooses the wordings and what --limit keeps")
-    parser.add_argument("--limit", type=_positive, help="at most so many questions, pairs kept whole")
+    parser.add_argument("--limit", type=positive, help="at most so many questions, pairs kept whole")
     parser.add_argument("--tasks", help=f"some of {','.join(TASKS)}, separated by commas (default: all)")
-    parser.add_argument("--max-words", type=_positive, default=MAX_WORDS, help="longest trace (default: %(default)s)")
+    parser.add_argument("--max-words", type=positive, default=MAX_WORDS, help="longest trace (default: %(default)s)")
     parser.add_argument("--resume", action="store_true", help="leave a finished run, complete an unfinished one")
     parser.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
     return parser

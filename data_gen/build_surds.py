@@ -19,12 +19,15 @@ from typing import Any
 from tqdm import tqdm
 
 from data_gen.build_report import PAPER_YIELD, Tally, counts, describe_thresholds, tool_version
+from data_gen.command_line import parse_with_config, positive
 from data_gen.describe import DESCRIBERS, make_describer
+from data_gen.files import write_json
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, Thresholds
 from data_gen.folders import prepare_output
+from data_gen.images import MANIFEST
 from data_gen.nuscenes_tables import WorldError
 from data_gen.questions import own_units, questions_of
-from data_gen.records import Question, SceneImage, question_to_row, scene_to_row, write_rows
+from data_gen.records import Question, RecordError, SceneImage, question_to_row, scene_to_row, write_rows
 from data_gen.scene_builder import judge_frame, scene_of
 from data_gen.world import World, check_files, load_world, select_frames
 from rewards.boxes import CoordinateFrame
@@ -39,14 +42,12 @@ LIDAR_RULES = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, build, report. Exits with 2 on input that cannot be used."""
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    options = parse_with_config(parser, arguments)
     if options.nuscenes is None:
         parser.error("--nuscenes DIR is needed; make a small world with: python data_gen/synthetic.py --out DIR")
-    if options.limit is not None and options.limit < 1:
-        parser.error(f"--limit must be at least 1, got {options.limit}")
     try:
         manifest = build(options)
-    except (WorldError, FileNotFoundError, FileExistsError) as error:
+    except (WorldError, RecordError, FileNotFoundError, FileExistsError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(summary(manifest))
 
@@ -57,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--nuscenes", type=Path, metavar="DIR", help="nuScenes root: the folder of samples/ and of the tables' folder")
     add("--version", default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for the three files")
+    add("--out", type=Path, default=Path("data/surds"), metavar="DIR", help="folder to write (default: %(default)s)")
     add("--split", choices=("all", "train", "val"), default="all", help="which scenes (default: %(default)s)")
     add_thresholds(parser.add_argument_group("filters"), Thresholds())
     source = "how objects get their names: dominant colour, or what a synthetic world says (default: %(default)s)"
@@ -66,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--depth-ranges", choices=("official", "fair"), help=ranges)
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
     add("--seed", type=int, default=42, help="seed of option orders, depth ranges and --balance (default: %(default)s)")
-    add("--limit", type=int, metavar="N", help="only the first N key frames")
+    add("--limit", type=positive, metavar="N", help="only the first N key frames")
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--resume", action="store_true", help="keep a finished build, redo an interrupted one")
     either.add_argument("--overwrite", action="store_true", help="empty the output folder first")
@@ -176,7 +177,7 @@ def header(world: World, options: argparse.Namespace, settings: dict[str, Any]) 
 
 def finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """The manifest of a finished build, or None. Raises FileExistsError when it was made with other settings."""
-    path = out / "manifest.json"
+    path = out / MANIFEST
     if not path.is_file():
         return None
     manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -186,10 +187,8 @@ def finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | N
 
 
 def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the manifest under a temporary name, then move it into place."""
-    partial = out / "manifest.json.partial"
-    partial.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(out / "manifest.json")
+    """Write the manifest, which marks a finished build."""
+    write_json(out / MANIFEST, manifest)
     return manifest
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from data_gen.colours import COLOURS, colour_name
+from data_gen.images import open_rgb
 from data_gen.nuscenes_tables import WorldError
 from rewards.boxes import Box
 
@@ -122,7 +122,7 @@ def colour_describer(version_folder: Path) -> Describer:
 
 
 def _describe_by_colour(image: AskedImage) -> list[Description]:
-    image_rgb = load_rgb(image.path, image.size_px)
+    image_rgb = np.asarray(open_rgb(image.path, image.size_px))
     return [_by_colour(image_rgb, item) for item in image.objects]
 
 
@@ -140,19 +140,6 @@ def telling_pixels(image_rgb: NDArray[np.uint8], item: Asked) -> NDArray[np.uint
     columns = slice(int(x1 + left * (x2 - x1)), max(int(x1 + left * (x2 - x1)) + 1, round(x1 + right * (x2 - x1))))
     rows = slice(int(y1 + top * (y2 - y1)), max(int(y1 + top * (y2 - y1)) + 1, round(y1 + bottom * (y2 - y1))))
     return image_rgb[rows, columns]
-
-
-def load_rgb(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
-    """An image file as (H, W, 3). Raises WorldError naming a file that cannot be decoded or has another size."""
-    try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except OSError as error:  # also Pillow's UnidentifiedImageError
-        raise WorldError(f"the image {path} cannot be read: {error}") from error
-    if pixels.shape[1::-1] != size_px:
-        found, wanted = ("{}x{}".format(*size) for size in (pixels.shape[1::-1], size_px))
-        raise WorldError(f"the image {path} is {found} pixels, sample_data.json says {wanted}")
-    return pixels
 
 
 DESCRIBERS: dict[str, Callable[[Path], Describer]] = {"colour": colour_describer, "truth": truth_describer}

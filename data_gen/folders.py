@@ -8,6 +8,22 @@ from pathlib import Path
 MARKER = ".drive_spatial_rl"
 
 
+def check_output(out: Path, resume: bool, overwrite: bool) -> None:
+    """Raise FileExistsError, with the remedy, when `prepare_output` would refuse; touches nothing."""
+    if resume and overwrite:
+        raise FileExistsError("--resume keeps what is there, --overwrite removes it: give one of the two")
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"{out} is a file; give a folder to --out")
+    filled = _is_filled(out)
+    if filled and not resume and not overwrite:
+        raise FileExistsError(
+            f"{out} is not empty; go on from what is there with --resume, start anew with --overwrite, or choose "
+            "another --out"
+        )
+    if filled and overwrite and not (out / MARKER).exists():
+        raise FileExistsError(f"{out} was not written by this project ({MARKER} is missing); delete it yourself first")
+
+
 def prepare_output(out: Path, resume: bool, overwrite: bool) -> None:
     """Make `out` ready to be written to.
 
@@ -15,24 +31,20 @@ def prepare_output(out: Path, resume: bool, overwrite: bool) -> None:
     one that carries the marker, so that a wrong path costs nothing. Raises FileExistsError with the remedy for any
     other folder with something in it, and for a file.
     """
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file; give a folder to --out")
-    filled = out.is_dir() and any(path.name != MARKER for path in out.iterdir())
-    if filled and not resume and not overwrite:
-        raise FileExistsError(
-            f"{out} is not empty; go on from what is there with --resume, start anew with --overwrite, or choose "
-            "another --out"
-        )
-    if filled and overwrite and not resume:
+    check_output(out, resume, overwrite)
+    filled = _is_filled(out)
+    if filled and overwrite:
         _empty(out)
     out.mkdir(parents=True, exist_ok=True)
-    if not filled or overwrite:
+    if not filled or overwrite:  # a foreign folder that is gone on in stays unmarked, and so safe from --overwrite
         (out / MARKER).touch()
 
 
+def _is_filled(out: Path) -> bool:
+    return out.is_dir() and any(path.name != MARKER for path in out.iterdir())
+
+
 def _empty(out: Path) -> None:
-    if not (out / MARKER).exists():
-        raise FileExistsError(f"{out} was not written by this project ({MARKER} is missing); delete it yourself first")
     for path in out.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Where the images of a question file lie, and whether they are there."""
+"""The images of a question file: where they lie, whether they are there, and their pixels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from PIL import Image, ImageOps
+
 from data_gen.records import Question, RecordError
+from rewards.boxes import Size
 
 MANIFEST = "manifest.json"
+_EXIF_ORIENTATION = 0x0112
 
 
 def image_root(questions_path: Path, images: Path | None = None) -> Path:
@@ -22,18 +26,54 @@ def image_root(questions_path: Path, images: Path | None = None) -> Path:
     manifest_path = questions_path.parent / MANIFEST
     if not manifest_path.is_file():
         raise FileNotFoundError(f"no {manifest_path} to say where the images lie; give their folder with --images")
-    root = json.loads(manifest_path.read_text(encoding="utf-8")).get("image_root")
+    try:
+        root = json.loads(manifest_path.read_text(encoding="utf-8")).get("image_root")
+    except (ValueError, AttributeError) as error:
+        raise RecordError(f"{manifest_path} is no manifest ({error}); give the images' folder with --images") from error
     if not root:
         raise RecordError(f"{manifest_path} has no image_root; give the images' folder with --images")
     return manifest_path.parent / root
 
 
 def check_images(questions: Iterable[Question], root: Path) -> None:
-    """Raise FileNotFoundError naming the first missing image and how many are missing."""
-    names = dict.fromkeys(question.image for question in questions)
-    missing = [name for name in names if not (root / name).is_file()]
+    """Check that every image is there and of the size its questions are about, from file headers alone.
+
+    Raises FileNotFoundError naming the first missing image and how many are missing, RecordError for an image that
+    cannot be read or has another size.
+    """
+    sizes = {question.image: question.image_size for question in questions}
+    missing = [name for name in sizes if not (root / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"image {missing[0]} is missing under {root} ({len(missing)} of {len(names)} images); give the folder that "
+            f"image {missing[0]} is missing under {root} ({len(missing)} of {len(sizes)} images); give the folder that "
             "holds them with --images"
         )
+    for name, size in sizes.items():
+        _check_size(root / name, upright_size(root / name), size)
+
+
+def upright_size(path: Path) -> Size:
+    """(width, height) of an image as it is shown, turned as its EXIF data say. Raises RecordError."""
+    try:
+        with Image.open(path) as image:
+            turned = image.getexif().get(_EXIF_ORIENTATION, 1) >= 5
+            return (image.height, image.width) if turned else image.size
+    except (OSError, Image.DecompressionBombError) as error:
+        raise RecordError(f"the image {path} cannot be read: {error}") from error
+
+
+def open_rgb(path: Path, size: Size) -> Image.Image:
+    """An image as RGB, turned upright. Raises RecordError when it cannot be read or is not of `size`."""
+    try:
+        with Image.open(path) as file:
+            image = ImageOps.exif_transpose(file).convert("RGB")
+    except (OSError, Image.DecompressionBombError) as error:  # OSError is also Pillow's UnidentifiedImageError
+        raise RecordError(f"the image {path} cannot be read: {error}") from error
+    _check_size(path, image.size, size)
+    return image
+
+
+def _check_size(path: Path, found: Size, recorded: Size) -> None:
+    if found != recorded:
+        there, wanted = ("{}x{}".format(*size) for size in (found, recorded))
+        raise RecordError(f"the image {path} is {there} pixels, its record says {wanted}")

@@ -23,8 +23,6 @@ PIXEL_TIE_PX = 100.0  # of a 1600 pixels wide image
 DEPTH_TIE_M = 0.5
 SAME = "Almost the same"
 SAME_DEPTH = "Almost the same in terms of front-back position"
-PAIR_TASKS = ("distance", "left_right", "front_behind")
-SINGLE_TASKS = ("yaw", "pixel", "depth")
 
 
 @dataclass(frozen=True)

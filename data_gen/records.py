@@ -6,6 +6,7 @@ Files hold original pixels only. Unknown fields are kept; a bad line raises Reco
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rewards.grading import MIRRORED_TASKS, TASKS, Truth
+from rewards.grading import MIRRORED_TASKS, PAIR_TASKS, TASKS, Truth
 
 Pixels4 = tuple[float, float, float, float]
 Pixels2 = tuple[float, float]
@@ -130,17 +131,29 @@ class Trace:
 
 def _question_problem(question: Question) -> str | None:
     """Why a question cannot be asked or graded, or None."""
-    if question.task not in TASKS:
-        return f"unknown task {question.task!r}; known: {', '.join(TASKS)}"
-    if not question.objects:
-        return "no objects"
-    if question.task == "pixel":
+    task, named = question.task, len(question.objects)
+    if task not in TASKS:
+        return f"unknown task {task!r}; known: {', '.join(TASKS)}"
+    if question.width < 1 or question.height < 1:
+        return f"an image of {question.width}x{question.height} pixels"
+    if named != (2 if task in PAIR_TASKS else 1):
+        return f"a {task} question is about {'two objects' if task in PAIR_TASKS else 'one object'}, got {named}"
+    if bad := [item.name for item in question.objects if not _is_box(item.bbox)]:
+        return f"the box of {bad[0]!r} is no [x1, y1, x2, y2] with x1 < x2 and y1 < y2"
+    if (task in MIRRORED_TASKS) != (question.pair_id is not None):
+        return f"a {task} question {'needs a' if question.pair_id is None else 'has no'} pair_id"
+    if question.variant not in ((0, 1) if question.pair_id else (0,)):
+        return f"variant {question.variant} of a {task} question"
+    if task == "pixel":
         return None if isinstance(question.answer, tuple) else f"a pixel answer is [x, y], got {question.answer!r}"
     if question.answer not in question.options:
         return f"answer {question.answer!r} is none of the options {list(question.options)}"
-    if (question.task in MIRRORED_TASKS) != (question.pair_id is not None):
-        return f"a {question.task} question {'needs a' if question.pair_id is None else 'has no'} pair_id"
     return None
+
+
+def _is_box(box_xyxy_px: Pixels4) -> bool:
+    x1, y1, x2, y2 = box_xyxy_px
+    return all(map(math.isfinite, box_xyxy_px)) and x1 < x2 and y1 < y2
 
 
 _SCENE_COLUMNS = {  # field of the public metadata -> attribute of SceneObject
@@ -213,19 +226,18 @@ def trace_from_row(row: dict[str, Any]) -> Trace:
 
 def read_scenes(path: Path) -> list[SceneImage]:
     """All scenes of a JSON Lines file."""
-    return list(_read(path, scene_from_row))
+    return [scene for _, scene in _read(path, scene_from_row)]
 
 
 def read_questions(path: Path) -> list[Question]:
     """All questions of a JSON Lines file, in file order. Raises RecordError on a bad line, a repeated id or no line."""
-    questions = list(_read(path, question_from_row))
-    seen: dict[str, int] = {}
-    for number, question in enumerate(questions, 1):
-        if question.id in seen:
-            raise RecordError(
-                f"{path}: question {number} repeats the id {question.id!r} of question {seen[question.id]}"
-            )
-        seen[question.id] = number
+    questions = []
+    line_of: dict[str, int] = {}
+    for number, question in _read(path, question_from_row):
+        if question.id in line_of:
+            raise RecordError(f"{path}, line {number}: repeats the id {question.id!r} of line {line_of[question.id]}")
+        line_of[question.id] = number
+        questions.append(question)
     if not questions:
         raise RecordError(f"{path} holds no question; build some with: python data_gen/build_surds.py --help")
     return questions
@@ -233,7 +245,7 @@ def read_questions(path: Path) -> list[Question]:
 
 def read_traces(path: Path) -> list[Trace]:
     """All traces of a JSON Lines file. Raises RecordError on a bad line or when there is none."""
-    traces = list(_read(path, trace_from_row))
+    traces = [trace for _, trace in _read(path, trace_from_row)]
     if not traces:
         raise RecordError(f"{path} holds no trace; write some with: python data_gen/build_cot.py --help")
     return traces
@@ -256,23 +268,24 @@ def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of every line that is not blank. Raises RecordError naming file, line and reason."""
     if not path.is_file():
         raise RecordError(f"no file at {path}")
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
             try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise RecordError(f"{path}, line {number}: no JSON: {error}") from error
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                row = json.loads(text) if text.strip() else None
+            except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are
+                raise RecordError(f"{path}, line {number}: no JSON in UTF-8: {error}") from error
+            if row is None and not text.strip():
+                continue
             if not isinstance(row, dict):
                 raise RecordError(f"{path}, line {number}: an object was expected, got {type(row).__name__}")
             yield number, row
 
 
-def _read(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[Record]:
+def _read(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[tuple[int, Record]]:
     for number, row in iterate_rows(path):
         try:
-            yield convert(row)
+            yield number, convert(row)
         except KeyError as error:
             raise RecordError(f"{path}, line {number}: the field {error} is missing") from error
         except ValueError as error:  # msgspec.ValidationError is one

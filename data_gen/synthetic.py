@@ -22,6 +22,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from data_gen.command_line import parse_with_config
+from data_gen.files import write_whole
 from data_gen.folders import prepare_output
 from data_gen.rendering.drives import (
     MAP_SIDE_M,
@@ -116,14 +118,14 @@ def write_keyframe(job: Job) -> LidarCounts:
         path = out / sensor_file(plan, frame_index, CAMERAS[number])
         if not path.exists():
             grain_rng = np.random.default_rng([spec.seed, scene_index, frame_index, number])
-            _write_whole(path, _as_jpeg(take_picture(around, users, camera, grain_rng)))
+            write_whole(path, _as_jpeg(take_picture(around, users, camera, grain_rng)))
     turn = take_sweep(around, users, ego_pose(plan.motion, frame_index, LIDAR_MOUNT))
     for name, array in (
         (sensor_file(plan, frame_index, LIDAR_MOUNT), turn.points),
         (lidarseg_file(spec.seed, plan, frame_index), turn.labels),
     ):
         if not (out / name).exists():
-            _write_whole(out / name, array.tobytes())
+            write_whole(out / name, array.tobytes())
     hits, hits_alone = turn.returned[: len(users)], turn.returned_alone[: len(users)]
     return LidarCounts(tuple(hits.tolist()), tuple(hits_alone.tolist()))
 
@@ -165,7 +167,7 @@ def _write_map(path: Path, plans: list[ScenePlan]) -> None:
         draw.polygon(np.column_stack([x_px, side_px - y_px]).ravel().tolist(), fill=255)
     buffer = BytesIO()
     mask.save(buffer, format="PNG")
-    _write_whole(path, buffer.getvalue())
+    write_whole(path, buffer.getvalue())
 
 
 def _write_tables(out: Path, tables: dict[str, object]) -> None:
@@ -185,19 +187,11 @@ def _as_jpeg(picture: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename: no half-written file ever has the final name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)
-
-
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     defaults = WorldSpec()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the world")
+    parser.add_argument("--out", type=Path, default=Path("data/world"), help="folder to write (default %(default)s)")
     parser.add_argument("--scenes", type=int, default=defaults.scenes, help="number of scenes (default %(default)s)")
     parser.add_argument(
         "--frames-per-scene", type=int, default=defaults.frames_per_scene, help="key frames each (default %(default)s)"
@@ -213,7 +207,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="complete the world that is in the folder")
     existing.add_argument("--overwrite", action="store_true", help="remove the world that is in the folder first")
-    return parser.parse_args(arguments)
+    return parse_with_config(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:

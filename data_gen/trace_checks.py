@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from data_gen.prompts import located_response
 from data_gen.records import Question
 from rewards.boxes import CoordinateFrame
-from rewards.grading import grade_text, normalise, same_answer
+from rewards.grading import grade_text, same_answer
+from rewards.normal_form import normalise
 from rewards.response import LOCATED_TAGS, map_coordinates, parse
 
 TRACE_REASONS = (

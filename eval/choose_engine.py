@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data_gen.command_line import UsageError
 from data_gen.records import RecordError
-from eval.arguments import UsageError
 from eval.engines import Engine, HfEngine, RandomEngine, ReplayEngine
 from eval.runner import PREDICTIONS_FILE, RUN_FILE, checkpoint_digest, file_digest, read_facts
 from rewards.boxes import CoordinateFrame

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from data_gen.command_line import UsageError
+from data_gen.images import open_rgb
 from data_gen.records import iterate_rows
-from eval.arguments import UsageError
 from rewards.boxes import Size
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class ReplayEngine:
                 raise UsageError(f"{path}, line {number}: a prediction needs the texts `id` and `output`")
             if row["id"] in stored:
                 raise UsageError(f"{path}, line {number}: the id {row['id']!r} was there before")
-            stored[row["id"]] = Reply(row["id"], row["output"], int(row.get("tokens", 0)))
+            tokens = row.get("tokens")
+            stored[row["id"]] = Reply(row["id"], row["output"], tokens if isinstance(tokens, int) else 0)
         return cls(stored)
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
@@ -107,7 +109,7 @@ class HfEngine:
     batch_size: int = 8
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
-        """Replies batch by batch. Raises UsageError for an image that cannot be read or has another size."""
+        """Replies batch by batch. Raises RecordError for an image that cannot be read or has another size."""
         for window in windows(requests, self.batch_size):
             # Batches are cut before the finished requests are left out, so that a resumed run forms the same ones.
             batches = [
@@ -115,7 +117,7 @@ class HfEngine:
                 for start in range(0, len(window), self.batch_size)
             ]
             asked = {request.image: request.image_size for batch in batches for request in batch}
-            images = {path: read_image(path, size) for path, size in asked.items()}
+            images = {path: open_rgb(path, size) for path, size in asked.items()}
             for batch in filter(None, batches):
                 yield from self._generate(batch, [images[request.image] for request in batch])
 
@@ -158,20 +160,6 @@ def windows(requests: Sequence[Request], batch_size: int) -> Iterator[list[Reque
     size = batch_size * WINDOW_BATCHES
     for start in range(0, len(by_image), size):
         yield sorted(by_image[start : start + size], key=lambda request: len(request.prompt))
-
-
-def read_image(path: Path, size: Size) -> Image:
-    """An image file as RGB, turned upright. Raises UsageError when it cannot be read or is not of `size`."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file).convert("RGB")
-    except OSError as error:
-        raise UsageError(f"the image {path} cannot be read: {error}") from error
-    if image.size != size:
-        raise UsageError(f"the image {path} has {image.size} pixels, its questions are about one of {size}")
-    return image
 
 
 def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:

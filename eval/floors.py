@@ -13,7 +13,8 @@ import numpy as np
 
 from data_gen.records import Question
 from rewards.boxes import Box, Size
-from rewards.grading import MIRRORED_TASKS, normalise
+from rewards.grading import MIRRORED_TASKS
+from rewards.normal_form import normalise
 from rewards.response import numbers_in
 
 Unit = Sequence[Question]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.command_line import UsageError
 from data_gen.records import Question, RecordError, iterate_rows, read_questions
-from eval.arguments import UsageError
 from eval.gallery import Card, make_cards
 from eval.metrics import Interval
 from eval.runner import PREDICTIONS_FILE, RunFacts, read_facts

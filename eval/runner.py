@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from eval.arguments import UsageError
+from data_gen.command_line import UsageError
 from eval.engines import Engine, Reply, Request
 from rewards.boxes import CoordinateFrame
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from eval.arguments import UsageError
+from data_gen.command_line import UsageError
 from eval.metrics import SCORING_VERSION, Figures, Interval, TaskFigures
 from eval.runner import SUMMARY_FILE, RunFacts
 

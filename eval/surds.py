@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from data_gen.folders import prepare_output
+from data_gen.command_line import UsageError
+from data_gen.folders import check_output, prepare_output
 from data_gen.images import check_images, image_root
 from data_gen.prompts import prompt_text
 from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
-from eval.arguments import UsageError, parse_config, save_config
+from eval.arguments import parse_config, save_config
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
 from eval.engines import ReplayEngine, Reply, Request
 from eval.metrics import Outcome, assess, reasons_of, summarise, units_of
@@ -100,9 +101,10 @@ def evaluate(config: SurdsConfig) -> Summary:
     root = picture_root(data, config.images, needed=looks)
     if looks:
         check_images(questions, root)
-    prepare_output(out, config.resume, config.overwrite)
+    check_output(out, config.resume, config.overwrite)
     chosen = open_engine(options)
     check_replayed(chosen, questions)
+    prepare_output(out, config.resume, config.overwrite)
     requests = [make_request(question, root, chosen) for question in questions]
     facts = make_facts(chosen, label, data, root, questions, requests)
     claim_folder(out, facts)

@@ -56,7 +56,7 @@ def plan(options: argparse.Namespace, grpo_options: Sequence[str]) -> list[Comma
 
 
 def _training(options: argparse.Namespace, rewards: str, row: Path, grpo_options: Sequence[str]) -> Command:
-    launch = ["accelerate", "launch"]
+    launch = [sys.executable, "-m", "accelerate.commands.launch"]
     if options.accelerate_config:
         launch += ["--config_file", str(options.accelerate_config)]
     words = [
@@ -101,7 +101,9 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     parser.add_argument("--model", default="runs/sft", help="checkpoint that every row starts from")
     parser.add_argument("--data", type=Path, help="questions to train on; required")
     parser.add_argument("--eval-data", type=Path, help="questions to score on; required")
-    parser.add_argument("--eval-limit", type=int, help="score only so many questions")
+    parser.add_argument(
+        "--eval-limit", type=int, help="score only so many units of every task (a mirrored pair is one)"
+    )
     parser.add_argument("--max-new-tokens", type=int, default=512, help="longest answer in evaluation")
     parser.add_argument("--out", type=Path, default=Path("runs/ablation"), help="folder of the sweep")
     parser.add_argument("--seed", type=int, default=42, help="seed of every row")

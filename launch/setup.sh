@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Make .venv and install the project; source it from the other scripts. Extras are arguments: source launch/setup.sh test
+# Make .venv and install the project, with the extras given: bash launch/setup.sh gpu
+# The other scripts source it; in your own shell run it, then: source .venv/bin/activate
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rewards.grading import Grade, Truth, grade_text, normalise
+from rewards.grading import Grade, Truth, grade_text
+from rewards.normal_form import normalise
 from rewards.response import last_answer, numbers_in, strip_special_tokens
 from rewards.settings import RewardSettings, completion_text
 

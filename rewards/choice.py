@@ -6,9 +6,7 @@ import re
 import string
 from collections.abc import Sequence
 
-_MARKED = re.compile(
-    r"(?:answer|option|choice)\s*(?:is|:|=)*\s*[*_(\[\"'`]*\s*([A-Za-z])(?![A-Za-z0-9'])", re.IGNORECASE
-)
+_MARKED = re.compile(r"(?:answer|option|choice)(?:is|[\s:=])*+[\s*_(\[\"'`]*+([A-Za-z])(?![A-Za-z0-9'])", re.IGNORECASE)
 _WHOLE = re.compile(r"[*_(\[\"'`\s]*([A-Za-z])[*_)\]\"'`.:\s]*")
 _BOXED = re.compile(r"\\boxed\{\s*([A-Za-z])\s*\}")
 

@@ -7,13 +7,12 @@ letter, with its searches inside sentences). The score of a question is 0..1; a 
 
 from __future__ import annotations
 
-import math
 import string
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewards.boxes import Box, CoordinateFrame, Size, centerness
+from rewards.normal_form import normalise
 from rewards.response import (
     contains_phrase,
     first_answer,
@@ -25,13 +24,12 @@ from rewards.response import (
 )
 
 TASKS = ("yaw", "pixel", "depth", "distance", "left_right", "front_behind")
+PAIR_TASKS = ("distance", "left_right", "front_behind")
 MIRRORED_TASKS = frozenset({"yaw", "distance", "left_right", "front_behind"})
 GRADING_REASONS = ("no_answer", "no_option", "several_options", "out_of_image", "not_a_number", "wrong")
 SCORINGS = ("strict", "official")
 
 _PUBLISHED_SIZE: Size = (1600, 900)
-_QUOTES_AND_MARKDOWN = " \t\r\n\"'`*_“”‘’«»"
-_COMPASS = {f"{ns}{gap}{ew}": f"{ns}{ew}" for ns in ("north", "south") for gap in ("-", " ") for ew in ("east", "west")}
 
 
 @dataclass(frozen=True)
@@ -77,20 +75,6 @@ def unit_score(task: str, question_scores: Sequence[float]) -> float:
     if task in MIRRORED_TASKS:
         return float(len(question_scores) == 2 and all(score == 1.0 for score in question_scores))
     return question_scores[0] if len(question_scores) == 1 else 0.0
-
-
-def normalise(answer: str) -> str:
-    """Strict normal form of an option: case, quotes, markdown, one full stop, one article, blanks, compass hyphens."""
-    text = " ".join(unicodedata.normalize("NFKC", answer).lower().split()).strip(_QUOTES_AND_MARKDOWN)
-    text = text.removesuffix(".").strip(_QUOTES_AND_MARKDOWN)
-    for article in ("the ", "a ", "an "):
-        if text.startswith(article):
-            text = text.removeprefix(article)
-            break
-    for spelled, plain in _COMPASS.items():
-        text = text.replace(spelled, plain)
-    text = text.replace("front-back", "front back")
-    return " ".join("meters" if word == "meter" else word for word in text.split())
 
 
 def same_answer(answer: str, target: str, frame_size: Size | None = None, tolerance: float = 0.01) -> bool:
@@ -158,6 +142,6 @@ def _official_point(answer: str, truth: Truth) -> Grade:
     if len(numbers) == 4:
         numbers = [(numbers[0] + numbers[2]) // 2, (numbers[1] + numbers[3]) // 2]
     x, y = (value * side if value < 1 else value for value, side in zip(numbers, _PUBLISHED_SIZE, strict=True))
-    if not (math.isfinite(x) and 0 <= x < _PUBLISHED_SIZE[0] and 0 <= y < _PUBLISHED_SIZE[1]):
+    if not (0 <= x < _PUBLISHED_SIZE[0] and 0 <= y < _PUBLISHED_SIZE[1]):  # also when a number is no finite one
         return Grade(False, 0.0, ("out_of_image",))
     return _centerness_grade((x, y), truth)

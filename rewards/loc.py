@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from rewards.boxes import Box, CoordinateFrame, Size, giou, iou
-from rewards.grading import normalise
+from rewards.normal_form import normalise
 from rewards.response import NamedBox, parse
 from rewards.settings import RewardSettings, completion_text
 

@@ -11,7 +11,6 @@ Nothing here raises on model text: what is wrong with a response comes back as r
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rewards.boxes import Box, Size, area, clip_box, sort_corners
+from rewards.normal_form import normalise
 
 LOCATED_TAGS = ("location", "think", "answer")
 PARSER_REASONS = (
@@ -28,15 +28,21 @@ PARSER_REASONS = (
 )  # fmt: skip
 _HARMLESS = {"box_clipped", "box_degenerate", "duplicate_object"}
 
+# No pattern may start with, or hold two neighbouring, repeats of blanks: 100,000 of them would take minutes.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)"
 _GAP = r"\s*,\s*"
 _POINT = rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER})\s*[\])]"
-_FLAT_BOX = re.compile(rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER})\s*[\])]")
-_CORNER_BOX = re.compile(rf"[\[(]?\s*{_POINT}{_GAP}{_POINT}\s*[\])]?")
-_ANY_BOX = re.compile(f"{_FLAT_BOX.pattern}|{_CORNER_BOX.pattern}")
-_WHOLE_LIST = re.compile(rf"[\[(]\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*[\])]")
+_FLAT_BOX = rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER})\s*[\])]"
+_CORNER_BOX = rf"(?:[\[(]\s*)?{_POINT}{_GAP}{_POINT}(?:\s*[\])])?"
+_ANY_BOX = re.compile(f"{_FLAT_BOX}|{_CORNER_BOX}")
+_NUMBERS = rf"\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*"
+_WHOLE_LIST = re.compile(rf"\[{_NUMBERS}\]|\({_NUMBERS}\)")
+# A number as Python's own syntax has it: no leading zeros in a whole one, blanks after the sign.
+_PYTHON_NUMBER = re.compile(r"([-+]?)[ \t\n\r\f]*((?:0+|[1-9][0-9]*)|[0-9]+\.[0-9]*|\.[0-9]+)")
 _SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>|<(?:pad|eos|bos|unk)>")
-_OUTER_TOKENS = re.compile(rf"\A(?:\s|{_SPECIAL_TOKEN.pattern})+|(?:\s|{_SPECIAL_TOKEN.pattern})+\Z")
+_LEADING_TOKENS = re.compile(rf"(?:\s|{_SPECIAL_TOKEN.pattern})*")
+_LAST_TOKEN = re.compile(rf"(?:{_SPECIAL_TOKEN.pattern})\Z")
+_LONGEST_TOKEN = 64
 _CODE_FENCE = re.compile(r"```(?:json)?")
 _INNER_COORDINATES = re.compile(rf"\[\[\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*\]\]")
 
@@ -83,20 +89,31 @@ def parse(text: str, size: Size | None = None, tags: Sequence[str] = LOCATED_TAG
 
 def strip_special_tokens(text: str) -> str:
     """The text without white space and chat or padding tokens (`<|im_end|>`, `</s>`, ...) at its ends."""
-    return _OUTER_TOKENS.sub("", text)
+    leading = _LEADING_TOKENS.match(text)
+    text = text[leading.end() :].rstrip() if leading else text
+    while found := _LAST_TOKEN.search(text, max(0, len(text) - _LONGEST_TOKEN)):
+        text = text[: found.start()].rstrip()
+    return text
 
 
 def last_answer(text: str) -> str | None:
-    """The last complete `<answer>` after the last `</think>` (or of the whole text if none closes), or None."""
-    after_think = text.rsplit("</think>", 1)[-1]
-    found = re.findall(r"<answer>((?:(?!<answer>).)*?)</answer>", after_think, re.DOTALL)
-    return found[-1].strip() if found else None
+    """The last complete `<answer>` after the last `</think>`, or None; what stands inside `<think>` never counts.
+
+    A `<think>` that never closes runs to the end of the text.
+    """
+    outside = text.rpartition("</think>")[2].partition("<think>")[0]
+    answer, start = None, 0
+    while (end := outside.find("</answer>", start)) >= 0:
+        opening = outside.rfind("<answer>", start, end)
+        if opening >= 0:
+            answer = outside[opening + len("<answer>") : end].strip()
+        start = end + len("</answer>")
+    return answer
 
 
 def first_answer(text: str) -> str:
     """The first `<answer>...</answer>`, wherever it stands, or an empty string: the published extraction."""
-    found = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
-    return found.group(1).strip() if found else ""
+    return _first_part(text, "answer") or ""
 
 
 def read_boxes(text: str, size: Size | None = None) -> tuple[tuple[NamedBox, ...], list[str]]:
@@ -117,7 +134,7 @@ def read_boxes(text: str, size: Size | None = None) -> tuple[tuple[NamedBox, ...
         if area(clipped) <= 0:
             reasons.append("box_degenerate")
         boxes.append(NamedBox(name, clipped))
-    names = [named.name for named in boxes]
+    names = [normalise(named.name) for named in boxes if named.name]
     if len(set(names)) < len(names):
         reasons.append("duplicate_object")
     return tuple(boxes), reasons
@@ -128,23 +145,23 @@ def read_point(answer: str) -> tuple[float, float] | None:
     found = _WHOLE_LIST.fullmatch(unicodedata.normalize("NFKC", answer).strip())
     if not found:
         return None
-    numbers = [float(number) for number in found.group(1).split(",")]
+    numbers = [float(number) for number in (found.group(1) or found.group(2)).split(",")]
     return _point_of(numbers) if all(map(math.isfinite, numbers)) else None
 
 
 def first_number_list(answer: str) -> list[float] | None:
     """The first square-bracketed list of digits, signs, points, commas and blanks, if it is two or four numbers.
 
-    The published reading of a point: the list is evaluated as Python would.
+    The published reading of a point: the list must be one in Python's syntax.
     """
-    found = re.search(r"\[\s*[-+\d.,\s]+\]", answer)
+    found = re.search(r"\[([-\d.,\s]+)\]", answer)
     if not found:
         return None
-    try:
-        numbers = ast.literal_eval(found.group(0))
-    except (SyntaxError, ValueError):
-        return None
-    return numbers if len(numbers) in (2, 4) else None
+    parts = [_PYTHON_NUMBER.fullmatch(part.strip(" \t\n\r\f")) for part in found.group(1).split(",")]
+    if len(parts) > 1 and found.group(1).rstrip().endswith(","):
+        parts.pop()
+    numbers = [float(part.group(1) + part.group(2)) for part in parts if part]
+    return numbers if len(numbers) == len(parts) and len(numbers) in (2, 4) else None
 
 
 def numbers_in(text: str) -> list[float]:
@@ -183,13 +200,16 @@ def _point_of(numbers: list[float]) -> tuple[float, float] | None:
 
 
 def _first_part(text: str, tag: str) -> str | None:
-    found = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-    return found.group(1).strip() if found else None
+    _, opening, rest = text.partition(f"<{tag}>")
+    part, closing, _ = rest.partition(f"</{tag}>")
+    return part.strip() if opening and closing else None
 
 
 def _think_part(text: str) -> str | None:
-    found = re.search(r"<think>(.*)</think>", text, re.DOTALL)
-    return found.group(1).strip() if found else None
+    """From the first opening to the last closing tag."""
+    _, opening, rest = text.partition("<think>")
+    part, closing, _ = rest.rpartition("</think>")
+    return part.strip() if opening and closing else None
 
 
 def _format_reasons(body: str, tags: Sequence[str]) -> Iterator[str]:
@@ -232,11 +252,15 @@ def _json_boxes(text: str) -> list[tuple[str, tuple[float, ...]]]:
     """(label, corners) of every JSON object with a `bbox_2d` of four numbers; nothing when the text is no JSON."""
     if "bbox_2d" not in text:
         return []
-    try:
-        loaded, _ = json.JSONDecoder(parse_int=float).raw_decode(text[_first_bracket(text) :])
-    except (ValueError, RecursionError):
-        return []
-    items = loaded if isinstance(loaded, list) else [loaded]
+    items: list[object] = []
+    rest = text[_first_bracket(text) :]
+    while rest.startswith(("[", "{")):
+        try:
+            value, end = json.JSONDecoder(parse_int=float).raw_decode(rest)
+        except (ValueError, RecursionError):
+            return []
+        items += value if isinstance(value, list) else [value]
+        rest = rest[end:].lstrip(" \t\r\n,;")
     return [
         (str(item.get("label", "")).strip(), tuple(item["bbox_2d"]))
         for item in items

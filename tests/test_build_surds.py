@@ -273,7 +273,7 @@ def test_bad_input_ends_with_2_and_says_what_to_do(tmp_path: Path, capsys: pytes
     assert f"versions there: {VERSION}" in fails(capsys, *command, "--version", "v1.0-mini")
     assert "no key frame of split 'val'; splits there: train" in fails(capsys, *command, "--split", "val")
     assert "use --describer colour" in fails(capsys, *command, "--describer", "truth")
-    assert "--limit must be at least 1" in fails(capsys, *command, "--limit", "0")
+    assert "at least 1 is needed" in fails(capsys, *command, "--limit", "0")
     (root / IMAGE).unlink()
     assert f"{IMAGE} is missing under {root} (1 of 3 files" in fails(capsys, *command)
     (root / VERSION / "instance.json").unlink()
@@ -288,7 +288,7 @@ def test_an_image_of_another_size_than_the_tables_say_is_named(
     edit_table(root, "sample_data", lambda rows: [{**row, "width": row["width"] // 2} for row in rows])
     edit_table(root, "sample_annotation", lambda rows: [{**rows[0], "translation": [12.0, 4.0, 1.5]}])
     message = fails(capsys, "--nuscenes", str(root), "--out", str(tmp_path / "out"))
-    assert "a.jpg is 1600x900 pixels, sample_data.json says 800x900" in message
+    assert "a.jpg is 1600x900 pixels, its record says 800x900" in message
 
 
 def test_a_question_whose_true_answer_fails_is_a_bug(tmp_path: Path) -> None:

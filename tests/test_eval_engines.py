@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 from small_questions import SIZE, write_small_set
 
+from data_gen.command_line import UsageError
+from data_gen.images import open_rgb
 from data_gen.prompts import prompt_text
-from data_gen.records import read_questions
-from eval.arguments import UsageError
-from eval.engines import HfEngine, ReplayEngine, Request, cut_at_end, read_image, windows
+from data_gen.records import RecordError, read_questions
+from eval.engines import HfEngine, ReplayEngine, Request, cut_at_end, windows
 from eval.surds import main
 from rewards.boxes import CoordinateFrame
 
@@ -50,16 +51,16 @@ def test_ids_end_before_the_first_end_token() -> None:
 
 def test_an_image_of_another_size_or_no_image_is_named(tmp_path: Path) -> None:
     Image.new("P", (8, 4)).save(tmp_path / "palette.png")
-    assert read_image(tmp_path / "palette.png", (8, 4)).mode == "RGB"
-    with pytest.raises(UsageError, match=r"palette.png has \(8, 4\) pixels"):
-        read_image(tmp_path / "palette.png", (16, 9))
+    assert open_rgb(tmp_path / "palette.png", (8, 4)).mode == "RGB"
+    with pytest.raises(RecordError, match=r"palette.png is 8x4 pixels"):
+        open_rgb(tmp_path / "palette.png", (16, 9))
     whole = tmp_path / "whole.jpg"
     Image.effect_noise((64, 64), 50).convert("RGB").save(whole)
     (tmp_path / "cut.jpg").write_bytes(whole.read_bytes()[:1000])
     (tmp_path / "text.jpg").write_text("no image")
     for name in ("cut.jpg", "text.jpg"):
-        with pytest.raises(UsageError, match=name):
-            read_image(tmp_path / name, (64, 64))
+        with pytest.raises(RecordError, match=name):
+            open_rgb(tmp_path / name, (64, 64))
 
 
 def test_a_replay_file_without_outputs_or_with_a_repeated_id_is_refused(tmp_path: Path) -> None:

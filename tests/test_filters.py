@@ -15,6 +15,7 @@ from data_gen.colours import colour_name
 from data_gen.describe import Asked, AskedImage, Description, distinct, judged, make_describer, wording
 from data_gen.filters import Thresholds, geometric_reasons, overlap_shares
 from data_gen.nuscenes_tables import WorldError
+from data_gen.records import RecordError
 from data_gen.scene_builder import JudgedView, judge_frame, scene_of
 from data_gen.views import View
 from data_gen.world import load_world
@@ -298,10 +299,10 @@ def test_an_image_that_cannot_be_read_or_has_another_size_is_named(tmp_path: Pat
     root = write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0)])
     path = root / "samples/CAM_FRONT/a.jpg"
     asked = (Asked("a", "vehicle.car", BOX),)
-    with pytest.raises(WorldError, match=r"a\.jpg is 1600x900 pixels, sample_data\.json says 800x450"):
+    with pytest.raises(RecordError, match=r"a\.jpg is 1600x900 pixels, its record says 800x450"):
         describe(AskedImage(path, (800, 450), asked))
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(WorldError, match=r"a\.jpg cannot be read"):
+    with pytest.raises(RecordError, match=r"a\.jpg cannot be read"):
         describe(AskedImage(path, (1600, 900), asked))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from data_gen.questions import own_units, questions_of
 from data_gen.records import Question, SceneImage, SceneObject, Trace
 from rewards import REWARDS, select_rewards
 from rewards.boxes import CoordinateFrame, centerness, giou, iou, smart_resize
-from rewards.grading import grade_text, normalise, same_answer, unit_score
+from rewards.choice import read_choice
+from rewards.grading import GRADING_REASONS, SCORINGS, grade_text, same_answer, unit_score
+from rewards.normal_form import normalise
+from rewards.response import PARSER_REASONS, last_answer, parse, read_boxes, read_point
 from rewards.settings import RewardSettings
 from training.data import grpo_rows, target_response
 
@@ -132,11 +136,15 @@ def test_a_single_object_matches_whatever_its_name_but_two_do_not() -> None:
 
 def test_linear_acc_grades_depth_and_points() -> None:
     settings = RewardSettings(acc_kind="linear")
-    depth = next(item for item in questions() if item.task == "depth" and item.objects[0].xyz_m[2] == 31.0)
-    paid = [pay("acc", f"<answer>{option}</answer>", depth, None, settings) for option in depth.options]
-    assert max(paid) == 1.0 and sorted(paid)[0] < sorted(paid)[1] < 1.0
-    assert min(paid) == pytest.approx(math.exp(-5 / 5), abs=0.5)
+    depth = next(item for item in questions() if item.task == "depth")
+    ranges = ("Between 12 meters and 18 meters", "Between 7 meters and 10 meters", "Between 23 meters and 26 meters")
+    depth = replace(depth, options=ranges, answer=ranges[0])
+    paid = [pay("acc", f"<answer>{option}</answer>", depth, None, settings) for option in ranges]
+    assert paid == [1.0, pytest.approx(math.exp(-2 / 5)), pytest.approx(math.exp(-5 / 5))]
     assert pay("acc", "<answer>Between 1 meter and 99 meters</answer>", depth, None, settings) == 0.0
+    pixel = next(item for item in questions() if item.task == "pixel")
+    assert pay("acc", "<answer>[330, 440]</answer>", pixel, None, settings) == pytest.approx(math.sqrt(30 / 90))
+    assert pay("acc", "<answer>[330, 440]</answer>", pixel, None, RewardSettings()) == 1.0
 
 
 def test_logic_needs_a_well_formed_response_and_a_verdict() -> None:
@@ -173,20 +181,52 @@ def test_unknown_and_repeated_rewards_are_refused() -> None:
     assert [item.__name__ for item in select_rewards(",".join(REWARDS))] == list(REWARDS)  # type: ignore[attr-defined]
 
 
-def test_rewards_never_raise_on_model_text() -> None:
+PIECES = [
+    "<location>", "</location>", "<think>", "</think>", "<answer>", "</answer>", "[", "]", "(", ")", ",", "1e999",
+    "9" * 400, "-", ".", "bbox_2d", '{"bbox_2d": [1, 2, 3, ', "[" * 2000, "NaN", "½", "١", "：", "\x00", "\ud800",
+    "<|im_end|>", "white car", "\n", "[1, 2, 3, 4]", "inf", '"label": "x"}', "<answer>[" + "9" * 400 + ", 5]</answer>",
+    "<answer>[" + "-" * 5000 + "1, 2]</answer>",
+]  # fmt: skip
+
+
+def test_rewards_and_grades_never_raise_on_model_text() -> None:
     rng = random.Random(0)
-    pieces = [
-        "<location>", "</location>", "<think>", "</think>", "<answer>", "</answer>", "[", "]", "(", ")", ",", "1e999",
-        "9" * 400, "-", ".", "bbox_2d", '{"bbox_2d": [1, 2, 3, ', "[" * 2000, "NaN", "½", "١", "：", "\x00", "\ud800",
-        "<|im_end|>", "white car", "\n", "[1, 2, 3, 4]", "inf", '"label": "x"}',
-    ]  # fmt: skip
     asked = questions()
     for _ in range(2000):
-        text = "".join(rng.choices(pieces, k=rng.randint(0, 14)))
+        text = "".join(rng.choices(PIECES, k=rng.randint(0, 14)))
         question = rng.choice(asked)
         for name in ("format", "loc", "acc", "logic"):
             value = pay(name, text, question, None, RewardSettings())
             assert value is not None and 0.0 <= value <= 1.0
+        for scoring in SCORINGS:
+            grade = grade_text(text, question.truth, FRAMES[0], scoring)
+            assert set(grade.reasons) <= set(GRADING_REASONS)
+            assert 0.0 <= grade.score <= 1.0
+        assert set(parse(text, (1600, 900)).reasons) <= set(PARSER_REASONS)
+        read_choice(text, ["Yes", "No"])
+
+
+# Each of these took minutes under a pattern with neighbouring repeats.
+LONG = [
+    "\n" * 60_000 + "x" + "\n" * 60_000 + "y",
+    "<answer>[" + " " * 60_000 + "</answer>",
+    "<location>" * 20_000,
+    "<answer>" * 20_000,
+    "<location>" + "[1, 2" * 20_000 + "</location>",
+    "<location>[" + " " * 60_000 + "</location>",
+    "answer" + " " * 60_000,
+    "<location>" + "((" * 30_000 + "</location>",
+    "<|" * 40_000,
+]
+
+
+@pytest.mark.parametrize("text", LONG, ids=lambda text: text[:12].strip())
+def test_long_texts_are_read_in_linear_time(text: str) -> None:
+    question = next(item for item in questions() if item.task == "pixel")
+    assert parse(text).well_formed is False
+    for scoring in SCORINGS:
+        assert grade_text(text, question.truth, FRAMES[0], scoring).valid is False
+    assert read_choice(text, ["Yes", "No"]) is None
 
 
 def test_geometry_of_boxes() -> None:
@@ -222,6 +262,45 @@ def test_smart_resize_is_that_of_transformers() -> None:
 )
 def test_normal_form(answer: str, form: str) -> None:
     assert normalise(answer) == form
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes", "reasons"),
+    [
+        ("car: [1, 2, 30, 40], the Car: [5, 6, 70, 80]", ["car", "the Car"], ["duplicate_object"]),
+        ("[1, 2, 30, 40], [5, 6, 70, 80]", ["", ""], []),
+        ('{"bbox_2d": [1, 2, 3, 4], "label": "a"}\n{"bbox_2d": [5, 6, 7, 8], "label": "b"}', ["a", "b"], []),
+        ("red, white car: (1, 2), (30, 40)", ["red, white car"], []),
+        ("<|object_ref_start|>car<|object_ref_end|><|box_start|>(1,2),(30,40)<|box_end|>", ["car"], []),
+        ("car: [[1, 2], [30, 40]]", ["car"], []),
+        ("car: [5, 6, 5, 9]", ["car"], ["box_degenerate"]),
+        ("car: [1, 2, 3]", [], []),
+    ],
+)
+def test_boxes_are_read_in_every_form(text: str, boxes: list[str], reasons: list[str]) -> None:
+    found, why = read_boxes(text)
+    assert ([item.name for item in found], why) == (boxes, reasons)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>maybe <answer>A</answer> but then", None),
+        ("<answer>B</answer><think>no <answer>A</answer>", "B"),
+        ("<think>t</think><answer>A</answer></answer>", "A"),
+        ("<think>a</think><answer>A</answer><think>b</think>", None),
+        ("<answer>A <answer>B</answer>", "B"),
+    ],
+)
+def test_an_answer_inside_the_trace_never_counts(text: str, answer: str | None) -> None:
+    assert last_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    "answer", ["[800, 450)", "(800, 450]", "800, 450", "[800 450]", "[800, 450, 1]", "[[800, 450]]"]
+)
+def test_what_is_no_point(answer: str) -> None:
+    assert read_point(answer) is None
 
 
 def test_same_answer_allows_one_per_cent_for_points() -> None:

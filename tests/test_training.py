@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from data_gen.records import Question, Trace, read_questions
 from rewards.boxes import CoordinateFrame
@@ -58,15 +59,48 @@ def test_sft_loss_falls_and_the_run_is_a_checkpoint(traces: Path, tmp_path: Path
 
 
 def test_a_resumed_sft_continues_its_loss(traces: Path, tmp_path: Path) -> None:
-    whole = run_sft(traces, tmp_path / "whole", "--max_steps", "6", "--save_steps", "3", "--save_total_limit", "9")
-    # A run killed after step 3 leaves its checkpoint and no final weights.
+    options = ["--max_steps", "6", "--save_steps", "3", "--save_total_limit", "9"]
+    whole = run_sft(traces, tmp_path / "whole", *options)
+    # A run killed while it wrote its second checkpoint: the first one is whole, there are no final weights.
     cut = tmp_path / "cut"
-    cut.mkdir()
+    (cut / "checkpoint-6").mkdir(parents=True)
+    (cut / "checkpoint-6" / "config.json").write_text("{}")
+    (tmp_path / "whole" / "config.yaml").rename(cut / "config.yaml")
     (tmp_path / "whole" / "checkpoint-3").rename(cut / "checkpoint-3")
-    resumed = run_sft(traces, cut, "--max_steps", "6", "--save_steps", "3", "--resume")
+    resumed = run_sft(traces, cut, *options, "--resume")
     assert {step: resumed[step] for step in (4, 5, 6)} == pytest.approx({step: whole[step] for step in (4, 5, 6)})
     # Control: from its first weights the model would be far from there.
     assert abs(whole[4] - whole[1]) > 0.3
+
+
+def test_an_unfinished_run_goes_on_only_with_its_own_options(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, foreign = tmp_path / "run", tmp_path / "foreign"
+    options = ["--max_steps", "2", "--save_steps", "1"]
+    run_sft(traces, run, *options)
+    (run / "frame.json").unlink()
+    again = ["--data", str(traces), *SFT, *options]
+    changed = [*again, "--out", str(run), "--resume", "--learning_rate", "0.5"]
+    assert "learning_rate: 0.002 -> 0.5" in fails(capsys, sft.main, changed)
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("mine")
+    for words, reason in (
+        (["--resume"], "no config.yaml"),
+        (["--overwrite"], "was not written by this project"),
+        (["--resume", "--overwrite"], "one of the two"),
+    ):
+        assert reason in fails(capsys, sft.main, [*again, "--out", str(foreign), *words])
+    assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
+
+
+def test_bad_input_never_empties_a_finished_run(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_sft(traces, tmp_path, "--max_steps", "1", "--save_strategy", "no")
+    for wrong in (["--data", str(tmp_path / "none.jsonl")], ["--data", str(traces), "--model", "./nothing"]):
+        fails(capsys, sft.main, [*SFT, "--out", str(tmp_path), "--overwrite", *wrong])
+        assert (tmp_path / "model.safetensors").exists()
 
 
 def test_a_finished_run_is_kept_and_a_full_folder_refused(
@@ -93,11 +127,15 @@ def varied(completions: list[Any], **_: Any) -> list[float]:
     return [float(index % 3) for index, _ in enumerate(completions)]
 
 
-def grpo_trainer(questions: Path, out: Path, *options: str) -> Any:
+def grpo_trainer(questions: Path, out: Path, *options: str, reward: Any = varied) -> Any:
+    """The real trainer; its first reward is replaced by `reward` unless that is None."""
     classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
-    parts = parse_arguments(classes, ["--data", str(questions), "--out", str(out), *GRPO, *options])
-    trainer, _ = grpo.make_trainer(*parts)
-    trainer.reward_funcs[0] = varied
+    words = ["--data", str(questions), "--out", str(out), *GRPO, *options]
+    model, data, rewards, config = parse_arguments(classes, words)
+    chosen = grpo.choose_questions(read_questions(questions), rewards, config, data.limit)
+    trainer, _ = grpo.make_trainer(model, rewards, config, chosen, questions.parent)
+    if reward:
+        trainer.reward_funcs[0] = reward
     return trainer
 
 
@@ -165,6 +203,8 @@ def test_a_lora_adapter_is_trained_alone_and_loads_merged(
     assert (run / "adapter_model.safetensors").exists() and not (run / "model.safetensors").exists()
     loaded = load_model(str(run))
     assert not any("lora" in name for name, _ in loaded.model.named_parameters())
+    base = dict(load_model("tiny").model.named_parameters())
+    assert any(not torch.equal(weight, base[name]) for name, weight in loaded.model.named_parameters())
     assert "merge.py" in fails(
         capsys, sft.main, ["--data", str(traces), "--model", str(run), "--out", str(tmp_path / "b")]
     )
@@ -245,11 +285,28 @@ def test_broken_lines_and_missing_images_are_named(
         (lines[0], "repeats the id"),
     ):
         broken.write_text("\n".join([lines[0], spoiled, *lines[2:]]))
-        message = fails(capsys, grpo.main, ["--data", str(broken), *out, "--overwrite"])
+        message = fails(capsys, grpo.main, ["--data", str(broken), *out])
         assert reason in message and "questions.jsonl" in message and "2" in message
     broken.write_text("\n".join(lines).replace("003.png", "lost.png"))
-    message = fails(capsys, grpo.main, ["--data", str(broken), *out, "--overwrite"])
+    message = fails(capsys, grpo.main, ["--data", str(broken), *out])
     assert "lost.png" in message and "--images" in message
+
+
+def test_questions_that_do_not_fill_a_batch_are_refused(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["--data", str(traces.with_name("questions.jsonl")), "--out", str(tmp_path / "out"), "--model", "tiny"]
+    assert "3 questions do not fill a generation batch of 4 prompts" in fails(capsys, grpo.main, [*few, "--limit", "3"])
+    assert "--limit must be at least 1" in fails(capsys, grpo.main, [*few, "--limit", "-1"])
+    assert "at least 2" in fails(capsys, grpo.main, [*few, "--num_generations", "0"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_images_of_another_size_are_refused(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in traces.parent.glob("*.png"):
+        Image.open(path).resize((80, 48)).save(tmp_path / path.name)
+    asked = ["--data", str(traces), "--images", str(tmp_path), "--out", str(tmp_path / "out"), "--model", "tiny"]
+    assert "is 80x48 pixels, its record says 160x96" in fails(capsys, sft.main, asked)
 
 
 def test_a_saved_config_is_read_again(traces: Path, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from accelerate import Accelerator
 
+from data_gen.prompts import located_response
 from training.model import LoadedModel, load_model
 from training.verifier import CLOSE, VerifierJob, greedy_agreement, verifier_job
 
@@ -82,3 +85,34 @@ def test_a_job_is_the_prompt_and_the_answer_as_the_policy_writes_it(sharp: Loade
     assert reply == answer + CLOSE
     assert prompt.endswith("assistant\n<answer>") and "It is near." in prompt
     assert "image" not in prompt
+
+
+def taught(loaded: LoadedModel, think: str, answer: str) -> None:
+    """Teach the model, on this one trace, to answer it as the verifier asks."""
+    job = verifier_job(loaded.processor.tokenizer, think, answer)
+    ids = torch.tensor([job.prefix_ids + job.answer_ids])
+    labels = ids.clone()
+    labels[:, : len(job.prefix_ids)] = -100
+    optimiser = torch.optim.Adam(loaded.model.parameters(), lr=3e-3)
+    for _ in range(12):
+        loaded.model(input_ids=ids, labels=labels).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+def test_the_trainer_pays_logic_for_traces_that_lead_back_to_the_answer(traces: Path, tmp_path: Path) -> None:
+    from test_training import grpo_trainer
+
+    options = ["--rewards", "logic", "--logic_target", "generated", "--per_device_train_batch_size", "4"]
+    trainer = grpo_trainer(traces.with_name("questions.jsonl"), tmp_path, *options, reward=None)
+    think = "The car lies lower, so it is nearer."
+    taught(LoadedModel(trainer.model, trainer.processing_class, trainer.settings.frame, "tiny"), think, "Yes")
+    good = located_response([("car", (1, 2, 30, 40))], think, "Yes")
+    # Its own answer; another answer than the trace leads to; a broken format.
+    texts = [good, good.replace("Yes", "No"), good + " indeed"]
+    rows = [trainer.train_dataset[0]] * 3
+    completions = [[{"role": "assistant", "content": text}] for text in texts]
+    trainer.model.train()
+    rewards = trainer._calculate_rewards(rows, [row["prompt"] for row in rows], completions, [[0]] * 3)
+    assert rewards[:, 0].tolist() == [1.0, 0.0, 0.0]
+    assert trainer._metrics["train"]["rewards/logic/" + rows[0]["task"]] == [pytest.approx(1 / 3)]

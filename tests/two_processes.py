@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from data_gen.records import read_questions
 from training import grpo
 from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
 from training.verifier import VerifierJob, greedy_agreement
@@ -51,8 +52,10 @@ def main() -> None:
     """Do both, and write what each process saw."""
     questions, out = sys.argv[1], Path(sys.argv[2])
     classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
-    parts = parse_arguments(classes, ["--data", questions, "--out", str(out / "run"), *OPTIONS])
-    trainer, _ = grpo.make_trainer(*parts)
+    words = ["--data", questions, "--out", str(out / "run"), *OPTIONS]
+    model, data, rewards, config = parse_arguments(classes, words)
+    chosen = grpo.choose_questions(read_questions(Path(questions)), rewards, config, data.limit)
+    trainer, _ = grpo.make_trainer(model, rewards, config, chosen, Path(questions).parent)
     trainer.reward_funcs[0] = spread
     verdicts = lone_verifier(trainer.model, trainer.accelerator)
     trainer.train()
@@ -65,6 +68,8 @@ def main() -> None:
         "logged": logged,
     }
     (out / f"process-{trainer.accelerator.process_index}.json").write_text(json.dumps(seen))
+    trainer.accelerator.wait_for_everyone()
+    trainer.accelerator.end_training()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import yaml
 from transformers.hf_argparser import HfArg
 from trl import GRPOConfig, SFTConfig, TrlParser
 
+from data_gen.command_line import HelpFormatter, config_of, read_options
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 
@@ -66,6 +67,10 @@ class DataArguments:
     resume: bool = field(default=False, metadata={"help": "Continue in the output folder; a finished run is kept."})
     overwrite: bool = field(default=False, metadata={"help": "Delete what the output folder holds."})
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"--limit must be at least 1, got {self.limit}")
+
 
 @dataclass
 class RewardArguments:
@@ -90,6 +95,14 @@ class RewardArguments:
         metadata={"help": "Answer the verifier must reach from the reasoning.", "choices": ["generated", "truth"]},
     )
 
+    def __post_init__(self) -> None:
+        self.rewards = ",".join(name.strip() for name in self.rewards.split(","))
+
+    @property
+    def uses_pairs(self) -> bool:
+        """Whether mirrored pairs must stay together."""
+        return "pair" in self.rewards.split(",")
+
     def settings(self, frame: CoordinateFrame) -> RewardSettings:
         """The settings of the reward functions. Raises ValueError for values that are not two numbers."""
         try:
@@ -105,8 +118,17 @@ def _without_gpu(config: Any) -> None:
         config.use_cpu, config.bf16 = True, False
 
 
+class _PlainCpu:
+    """Names a CPU without an index: `cpu:0` is no place that a saved optimiser can be loaded to."""
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = super().device  # type: ignore[misc]
+        return torch.device("cpu") if device.type == "cpu" else device
+
+
 @dataclass
-class SurdsSFTConfig(SFTConfig):
+class SurdsSFTConfig(_PlainCpu, SFTConfig):
     """TRL's SFT options with the paper's set-up as defaults."""
 
     output_dir: str = HfArg(default="runs/sft", aliases=["--out"], help="Folder of the run.")
@@ -127,7 +149,7 @@ class SurdsSFTConfig(SFTConfig):
 
 
 @dataclass
-class SurdsGRPOConfig(GRPOConfig):
+class SurdsGRPOConfig(_PlainCpu, GRPOConfig):
     """TRL's GRPO options with the paper's set-up as defaults; what the paper leaves open follows VLM-R1."""
 
     output_dir: str = HfArg(default="runs/grpo", aliases=["--out"], help="Folder of the run.")
@@ -157,6 +179,8 @@ def check_generations(
     generation_batch: int | None, per_device: int, steps_per_generation: int | None, accumulation: int, group: int
 ) -> None:
     """Raise ValueError when a generation batch does not hold whole groups, with the nearest group sizes that fit."""
+    if group < 2:
+        raise ValueError(f"--num_generations must be at least 2, got {group}: an advantage is relative to the others")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     size = generation_batch or per_device * processes * (steps_per_generation or accumulation)
     if size % group == 0:
@@ -171,11 +195,24 @@ def check_generations(
 
 def parse_arguments(classes: Sequence[type], arguments: Sequence[str] | None = None, doc: str | None = None) -> Any:
     """Instances of the dataclasses from the command line and `--config`. Exits with 2 and the reason on bad input."""
-    parser = TrlParser(list(classes), description=doc)
+    parser = TrlParser(
+        list(classes),
+        description=doc,
+        formatter_class=HelpFormatter,
+        epilog="--config FILE.yaml sets any of these options; the command line wins, and unknown keys fail.",
+    )
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return parser.parse_args_and_config(list(arguments) if arguments is not None else None)
+        if config := config_of(words):
+            read_options(config)
+        return parser.parse_args_and_config([part for word in words for part in _split_config(word)])
     except (ValueError, FileNotFoundError) as error:
         fail(str(error))
+
+
+def _split_config(word: str) -> list[str]:
+    """`--config=FILE` as the two words that TRL's parser looks for."""
+    return word.split("=", 1) if word.startswith("--config=") else [word]
 
 
 def fail(message: str) -> NoReturn:
@@ -185,8 +222,8 @@ def fail(message: str) -> NoReturn:
 
 
 CONFIG_FILE = "config.yaml"
-# Whether a run goes on or anew does not change what it is.
-_NOT_THE_RUN = {"resume", "overwrite"}
+# Where a run lies, and whether it goes on or anew, does not change what it is.
+_NOT_THE_RUN = {"resume", "overwrite", "output_dir"}
 
 
 def resolved(parts: Sequence[Any]) -> dict[str, Any]:

@@ -9,34 +9,27 @@ Takes TRL's GRPO options and a few of ours; `--help` lists them. Writes a checkp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from data_gen.records import Question
 from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, fail, parse_arguments
+
+BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
 
 
 def make_trainer(
-    model: ModelArguments, data: DataArguments, rewards: RewardArguments, config: SurdsGRPOConfig
+    model: ModelArguments, rewards: RewardArguments, config: SurdsGRPOConfig, questions: Sequence[Question], root: Path
 ) -> tuple[Any, Any]:
-    """The trainer on the questions of `data`, and the loaded model. Exits with 2 on bad input."""
+    """The trainer on the questions, their images under `root`, and the loaded model."""
     from rewards import select_rewards
     from training.data import grpo_rows, to_dataset
-    from training.run import (
-        SaveFrame,
-        load_for_training,
-        lora_config,
-        read_questions_and_root,
-        shuffled,
-        shuffled_in_pairs,
-    )
+    from training.run import SaveFrame, load_for_training, lora_config
     from training.trainer import SpatialGRPOTrainer
 
-    questions, root = read_questions_and_root(data)
     loaded = load_for_training(model)
     settings = rewards.settings(loaded.frame)
-    if uses_pairs(rewards):
-        questions, config.shuffle_dataset = shuffled_in_pairs(questions, config.seed, data.limit), False
-    else:
-        questions = shuffled(questions, config.seed, data.limit)
+    config.shuffle_dataset = not rewards.uses_pairs
     trainer = SpatialGRPOTrainer(
         model=loaded.model,
         reward_funcs=select_rewards(rewards.rewards, settings),
@@ -51,7 +44,7 @@ def make_trainer(
 
 
 def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
-    """Exit with 2 for an unknown reward, bad values, or weights that do not match, before a model is loaded."""
+    """Exit with 2 for an unknown reward, bad values, or weights and batches that do not match the rewards."""
     from rewards import select_rewards
     from rewards.boxes import CoordinateFrame
 
@@ -63,7 +56,7 @@ def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
     if weights is not None and len(weights) != len(functions):
         fail(f"--reward_weights names {len(weights)} weights for the {len(functions)} rewards {rewards.rewards}")
     batch = config.per_device_train_batch_size * config.steps_per_generation
-    if uses_pairs(rewards) and batch % (2 * config.num_generations):
+    if rewards.uses_pairs and batch % (2 * config.num_generations):
         fail(
             "the pair reward needs both questions of a pair in one generation batch of one process: "
             f"per_device_train_batch_size x steps_per_generation, here {batch}, must be a multiple of twice "
@@ -71,21 +64,35 @@ def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
         )
 
 
-def uses_pairs(rewards: RewardArguments) -> bool:
-    """Whether mirrored pairs must stay together."""
-    return "pair" in rewards.rewards.split(",")
+def choose_questions(
+    questions: Sequence[Question], rewards: RewardArguments, config: SurdsGRPOConfig, limit: int | None
+) -> list[Question]:
+    """The questions in training order. Exits with 2 when they do not fill one generation batch."""
+    from training.run import shuffled, shuffled_in_pairs
+
+    chosen = (shuffled_in_pairs if rewards.uses_pairs else shuffled)(questions, config.seed, limit)
+    if len(chosen) < (needed := config.generation_batch_size // config.num_generations):
+        fail(
+            f"{len(chosen)} questions do not fill a generation batch of {needed} prompts ({config.num_generations} of "
+            f"{config.generation_batch_size} completions each); give more questions, or a smaller batch by "
+            "--per_device_train_batch_size and --gradient_accumulation_steps"
+        )
+    return chosen
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train with the chosen rewards and save the run."""
+    """Train with the chosen rewards and save the run. Exits with 2 on bad input, before anything is written."""
     parts = parse_arguments([ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig], arguments, __doc__)
     model, data, rewards, config = parts
-    from training.run import open_run, train
+    from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
-    checkpoint = open_run(data, config, parts, builder="python data_gen/build_surds.py --nuscenes DIR")
-    trainer, loaded = make_trainer(model, data, rewards, config)
-    train(trainer, loaded, checkpoint, rows=f"questions, rewards {rewards.rewards}")
+    questions, root = read_questions_and_root(data, BUILDER)
+    chosen = choose_questions(questions, rewards, config, data.limit)
+    check_model(model.model)
+    checkpoint = open_run(data, config, parts)
+    trainer, loaded = make_trainer(model, rewards, config, chosen, root)
+    train(trainer, loaded, checkpoint, rows=f"of {len(questions)} questions, rewards {rewards.rewards}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from training.model import load_model, save_frame
 
 def merge(adapter: str, out: Path) -> None:
     """Write weights, processor and frame of the merged model into `out`."""
-    loaded = load_model(adapter, device=None)
+    loaded = load_model(adapter, dtype="float32", device=None)
     loaded.model.save_pretrained(out)
     loaded.processor.save_pretrained(out)
     save_frame(out, loaded.frame, loaded.tiny)
@@ -27,6 +27,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="empty the output folder first")
     options = parser.parse_args()
+    if not (Path(options.model) / "adapter_config.json").exists():
+        parser.error(f"{options.model} holds no adapter (adapter_config.json); --use_peft of training/sft.py makes one")
     try:
         prepare_output(options.out, resume=False, overwrite=options.overwrite)
         merge(options.model, options.out)

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 from transformers.integrations import is_deepspeed_zero3_enabled
-from transformers.trainer_utils import get_last_checkpoint
 
-from data_gen.folders import prepare_output
+from data_gen.folders import MARKER, prepare_output
 from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
-from training.arguments import DataArguments, ModelArguments, changed_options, fail, save_config
-from training.model import FRAME_FILE, LoadedModel, load_model, save_frame
+from training.arguments import CONFIG_FILE, DataArguments, ModelArguments, changed_options, fail, save_config
+from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
 
 Row = TypeVar("Row")
@@ -35,57 +34,66 @@ class SaveFrame(TrainerCallback):
             save_frame(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.frame, self.tiny)
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether a run was completed there: the frame is written last."""
-    return (folder / FRAME_FILE).exists()
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint that was written to its end (the frame is written last), or None."""
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{FRAME_FILE}")]
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
 
 
-def open_run(data: DataArguments, config: Any, parts: Sequence[Any], builder: str) -> str | None:
+def open_run(data: DataArguments, config: Any, parts: Sequence[Any]) -> str | None:
     """Prepare the output folder and save the resolved config there; the checkpoint to resume from, if any.
 
-    Every process calls it; the main one writes, the others wait. Exits with 2 without data or when the folder must
-    not be touched, with 0 when a finished run with the same options is resumed.
-    builder: the command that makes the missing data.
+    Every process calls it, the main one decides and writes. Exits with 2 when the folder must not be touched, with 0
+    when a finished run with the same options is resumed.
     """
-    if data.data is None:
-        fail(f"--data is missing: a JSON Lines file; build it with: {builder}")
     folder = Path(config.output_dir)
-    if data.resume and is_finished(folder):
-        if changed := changed_options(folder, parts):
-            listed = "\n  ".join(changed)
-            fail(f"{folder} holds a finished run with other options; take another --out, or --overwrite\n  {listed}")
+    decision = [_claim(folder, data, parts) if config.process_index == 0 else None]
+    problem, finished = broadcast_object_list(decision)[0]
+    if problem:
+        fail(problem)
+    if finished:
         print(f"{folder} holds a finished run; nothing to do")
         raise SystemExit(0)
-    problem = [_claim(folder, data, parts) if config.process_index == 0 else None]
-    if refused := broadcast_object_list(problem)[0]:
-        fail(refused)
-    return get_last_checkpoint(str(folder))
+    return last_checkpoint(folder)
 
 
-def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> str | None:
-    """Prepare the folder and save the config; why it must not be touched, or None."""
+def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> tuple[str | None, bool]:
+    """(why the folder must not be touched, whether it holds this very run, finished); saves the config if neither."""
     try:
         prepare_output(folder, data.resume, data.overwrite)
     except FileExistsError as error:
-        return str(error)
+        return str(error), False
+    if (folder / CONFIG_FILE).exists():
+        if changed := changed_options(folder, parts):
+            listed = "\n  ".join(changed)
+            return f"{folder} holds a run with other options; take another --out, or --overwrite\n  {listed}", False
+        if (folder / FRAME_FILE).exists():
+            return None, True
+    elif any(path.name != MARKER for path in folder.iterdir()):
+        return f"{folder} holds no run of this script to go on with (no {CONFIG_FILE}); take another --out", False
     save_config(folder, parts)
-    return None
+    return None, False
 
 
-def read_questions_and_root(data: DataArguments) -> tuple[list[Question], Path]:
-    """The questions of `--data` and the folder of their images. Exits with 2 on a bad line or a missing image."""
-    return _read(data, read_questions, list)
+def read_questions_and_root(data: DataArguments, builder: str) -> tuple[list[Question], Path]:
+    """The questions of `--data` and the folder of their images. Exits with 2 on bad data, naming `builder`."""
+    return _read(data, builder, read_questions, list)
 
 
-def read_traces_and_root(data: DataArguments) -> tuple[list[Trace], Path]:
-    """The traces of `--data` and the folder of their images. Exits with 2 on a bad line or a missing image."""
-    return _read(data, read_traces, lambda traces: [trace.question for trace in traces])
+def read_traces_and_root(data: DataArguments, builder: str) -> tuple[list[Trace], Path]:
+    """The traces of `--data` and the folder of their images. Exits with 2 on bad data, naming `builder`."""
+    return _read(data, builder, read_traces, lambda traces: [trace.question for trace in traces])
 
 
 def _read(
-    data: DataArguments, reader: Callable[[Path], list[Row]], questions_of: Callable[[list[Row]], list[Question]]
+    data: DataArguments,
+    builder: str,
+    reader: Callable[[Path], list[Row]],
+    questions_of: Callable[[list[Row]], list[Question]],
 ) -> tuple[list[Row], Path]:
-    path = Path(data.data or "")
+    if data.data is None:
+        fail(f"--data is missing: a JSON Lines file; build it with: {builder}")
+    path = Path(data.data)
     try:
         rows = reader(path)
         root = image_root(path, Path(data.images) if data.images else None)
@@ -117,13 +125,21 @@ def shuffled_in_pairs(questions: Sequence[Question], seed: int, limit: int | Non
     return [question for two in shuffled(twos, seed, None) for question in two][:limit]
 
 
-def load_for_training(arguments: ModelArguments) -> LoadedModel:
-    """The model to train, left where the trainer wants it. Exits with 2 when the checkpoint cannot be used.
+def check_model(name: str) -> None:
+    """Exit with 2, before anything is written, when `name` is no checkpoint to train.
 
     An adapter is refused: the reference model of the KL term would be loaded from the base, without it.
     """
-    if (Path(arguments.model) / "adapter_config.json").exists():
-        fail(f"{arguments.model} is a LoRA adapter; merge it first: python training/merge.py --model DIR --out DIR")
+    if (Path(name) / "adapter_config.json").exists():
+        fail(f"{name} is a LoRA adapter; merge it first: python training/merge.py --model {name} --out DIR")
+    try:
+        resolve_name(name)
+    except FileNotFoundError as error:
+        fail(str(error))
+
+
+def load_for_training(arguments: ModelArguments) -> LoadedModel:
+    """The model to train, left where the trainer wants it. Exits with 2 when a hub id cannot be loaded."""
     if is_deepspeed_zero3_enabled():
         import deepspeed
 
@@ -168,6 +184,7 @@ def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, rows: str) 
         print(f"{describe(loaded)}; {len(trainer.train_dataset)} {rows}", flush=True)
     trainer.train(resume_from_checkpoint=checkpoint)
     save_run(trainer, loaded)
+    trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
 
 
@@ -180,8 +197,7 @@ def save_run(trainer: Any, loaded: LoadedModel) -> None:
         if not any(folder.glob("*.safetensors")):
             raise RuntimeError(
                 f"no weights were written to {folder}: under ZeRO-3 set zero3_save_16bit_model (accelerate) or "
-                "stage3_gather_16bit_weights_on_model_save (DeepSpeed) to true; the last checkpoint in the folder holds "
-                "them in shards"
+                "stage3_gather_16bit_weights_on_model_save (DeepSpeed) to true; the last checkpoint there holds shards"
             )
         loaded.processor.save_pretrained(folder)
         save_frame(folder, loaded.frame, loaded.tiny)

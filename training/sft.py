@@ -9,29 +9,31 @@ Takes TRL's SFT options and a few of ours; `--help` lists them. Writes a checkpo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from data_gen.records import Trace
 from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments
 
+BUILDER = "python data_gen/build_cot.py --data questions.jsonl"
 
-def make_trainer(model: ModelArguments, data: DataArguments, config: SurdsSFTConfig) -> tuple[Any, Any]:
-    """The trainer on the traces of `data`, and the loaded model. Exits with 2 on bad input."""
+
+def make_trainer(model: ModelArguments, config: SurdsSFTConfig, traces: Sequence[Trace], root: Path) -> tuple[Any, Any]:
+    """The trainer on the traces, their images under `root`, and the loaded model."""
     from trl import SFTTrainer
 
     from training.data import sft_rows, to_dataset
     from training.resume import StrictResume
-    from training.run import SaveFrame, load_for_training, lora_config, read_traces_and_root, shuffled
+    from training.run import SaveFrame, load_for_training, lora_config
 
     class Trainer(StrictResume, SFTTrainer):
         """TRL's SFT trainer whose resuming continues."""
 
-    traces, root = read_traces_and_root(data)
     loaded = load_for_training(model)
-    rows = sft_rows(shuffled(traces, config.seed, data.limit), root, loaded.frame)
     trainer = Trainer(
         model=loaded.model,
         args=config,
-        train_dataset=to_dataset(rows),
+        train_dataset=to_dataset(sft_rows(traces, root, loaded.frame)),
         processing_class=loaded.processor,
         peft_config=lora_config(model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
@@ -40,14 +42,16 @@ def make_trainer(model: ModelArguments, data: DataArguments, config: SurdsSFTCon
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train on the traces and save the run."""
+    """Train on the traces and save the run. Exits with 2 on bad input, before anything is written."""
     parts = parse_arguments([ModelArguments, DataArguments, SurdsSFTConfig], arguments, __doc__)
     model, data, config = parts
-    from training.run import open_run, train
+    from training.run import check_model, open_run, read_traces_and_root, shuffled, train
 
-    checkpoint = open_run(data, config, parts, builder="python data_gen/build_cot.py --data questions.jsonl")
-    trainer, loaded = make_trainer(model, data, config)
-    train(trainer, loaded, checkpoint, rows="traces")
+    traces, root = read_traces_and_root(data, BUILDER)
+    check_model(model.model)
+    checkpoint = open_run(data, config, parts)
+    trainer, loaded = make_trainer(model, config, shuffled(traces, config.seed, data.limit), root)
+    train(trainer, loaded, checkpoint, rows=f"of {len(traces)} traces")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_gen.compass import DIRECTIONS
+from data_gen.folders import prepare_output
 from data_gen.oracle_wording import all_sentences
 from data_gen.prompts import STYLES, located_response, prompt_text, question_text, verifier_text
 from data_gen.questions import SAME, SAME_DEPTH
@@ -177,7 +178,13 @@ def main() -> None:
     """Build the tiny model into a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/tiny"), help="folder to write (default: %(default)s)")
-    build_tiny(out := parser.parse_args().out)
+    parser.add_argument("--overwrite", action="store_true", help="empty the folder first")
+    options = parser.parse_args()
+    try:
+        prepare_output(out := options.out, resume=False, overwrite=options.overwrite)
+    except FileExistsError as error:
+        parser.exit(2, f"error: {error}\n")
+    build_tiny(out)
     print(f"tiny model (random weights) written to {out}")
 
 

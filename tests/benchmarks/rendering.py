@@ -1,6 +1,6 @@
 """How fast the synthetic world is written: images per CPU second, with lidar and tables, by image size.
 
-    python tests/benchmarks/rendering.py
+python tests/benchmarks/rendering.py
 """
 
 from __future__ import annotations

@@ -1,0 +1,20 @@
+"""Files that are whole or not there: written under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file, with its folder; no half-written file ever has the final name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    partial.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON."""
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
