@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from data_gen.geometry import NEAR_M, project
-from data_gen.records import Question, SceneImage
+from data_gen.records import SceneImage
 from rewards.boxes import Box
 
 PALETTE = ("#ff3b30", "#34c759", "#0a84ff", "#ff9f0a", "#bf5af2", "#64d2ff")
@@ -52,14 +52,6 @@ def scene_marks(scene: SceneImage) -> list[Mark]:
             heading_arrow(item.pixel_xy, item.xyz_m, item.yaw_rad, scene.extra.get("intrinsics"), scene.width),
         )
         for item in scene.objects
-    ]
-
-
-def question_marks(question: Question) -> list[Mark]:
-    """The objects that a question names, with their headings as on a compass whose North is up."""
-    return [
-        Mark(item.bbox, item.name, heading_arrow(item.pixel, item.xyz_m, item.yaw_rad, None, question.width))
-        for item in question.objects
     ]
 
 

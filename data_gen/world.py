@@ -68,7 +68,6 @@ class Annotations:
     """N annotated 3D boxes in the global frame; `labels` are their lidarseg classes, NO_LABEL where unknown."""
 
     tokens: tuple[str, ...]
-    instance_tokens: tuple[str, ...]
     categories: NDArray[np.str_]
     labels: Ints
     centres_m: Floats  # (N, 3)
@@ -78,7 +77,7 @@ class Annotations:
     def slice(self, start: int, end: int) -> Annotations:
         """The boxes from `start` up to, without, `end`."""
         return Annotations(
-            self.tokens[start:end], self.instance_tokens[start:end], self.categories[start:end],
+            self.tokens[start:end], self.categories[start:end],
             self.labels[start:end], self.centres_m[start:end], self.sizes_wlh_m[start:end], self.rotations[start:end],
         )  # fmt: skip
 
@@ -252,7 +251,6 @@ def _read_annotations(folder: Path, frame_of: dict[str, int]) -> tuple[Annotatio
     labels = np.array([NO_LABEL if row.index is None else row.index for row in categories])
     annotations = Annotations(
         tokens=tuple(rows[place].token for place in order),
-        instance_tokens=tuple(rows[place].instance_token for place in order),
         categories=names[category[order]],
         labels=labels[category[order]],
         centres_m=np.array([row.translation for row in rows])[order],

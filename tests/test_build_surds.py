@@ -18,7 +18,7 @@ from PIL import Image
 from shared import need
 
 from data_gen.build_surds import check_truth, main
-from data_gen.draw import Mark, draw_marks, heading_arrow, question_marks, scene_marks
+from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
 from data_gen.folders import MARKER, prepare_output
 from data_gen.images import check_images, image_root
 from data_gen.records import RecordError, SceneImage, read_questions, read_scenes
@@ -347,9 +347,9 @@ def test_arrows_point_where_the_object_faces() -> None:
 
 def test_marks_are_drawn_on_a_copy(tmp_path: Path) -> None:
     build(write_folder(tmp_path / "world", [CAR, PERSON]), tmp_path / "out")
-    (question, *_) = read_questions(tmp_path / "out" / "questions.jsonl")
-    marks = question_marks(question)
-    assert [mark.name for mark in marks] == ["red car", "adult wearing a blue shirt"]
+    (scene,) = read_scenes(tmp_path / "out" / "scenes.jsonl")
+    marks = scene_marks(scene)
+    assert [mark.name.split(", ")[0] for mark in marks] == ["red car", "adult wearing a blue shirt"]
     image = Image.new("RGB", (1600, 900))
     drawn = np.asarray(draw_marks(image, [*marks, Mark((0, 0, 50, 50), colour="#ffffff")]))
     assert not np.asarray(image).any()
