@@ -4,22 +4,53 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_two_processes(traces: Path, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("two_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+
+def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(traces.with_name("questions.jsonl")), str(tmp_path)],
-        env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_verifier_and_grpo(traces: Path, tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("two_processes.py"))
+    done = torchrun(script, str(traces.with_name("questions.jsonl")), str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"process-{rank}.json").read_text()) for rank in (0, 1))
     assert (first["world"], second["world"]) == (2, 2)
     assert first["verdicts"] == [True, False, False] and second["verdicts"] == [False, False, False]
     assert first["weights"] == second["weights"]
     assert first["logged"] == second["logged"] and "rewards/logic/mean" in first["logged"]
+
+
+def losses(folder: Path) -> dict[int, float]:
+    log = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    return {entry["step"]: entry["loss"] for entry in log if "loss" in entry}
+
+
+def test_a_resumed_run_continues_and_a_full_folder_is_refused_by_all(traces: Path, tmp_path: Path) -> None:
+    script = str(Path(__file__).parents[1] / "training" / "sft.py")
+    options = [
+        "--data", str(traces), "--model", "tiny", "--out", str(tmp_path), "--max_steps", "4", "--save_steps", "2",
+        "--save_total_limit", "2", "--logging_steps", "1", "--learning_rate", "2e-3", "--per_device_train_batch_size",
+        "4", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false",
+    ]  # fmt: skip
+    done = torchrun(script, *options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    whole = losses(tmp_path)
+    # As a kill after the first checkpoint leaves it.
+    for name in ("frame.json", "model.safetensors", "trainer_state.json"):
+        (tmp_path / name).unlink()
+    shutil.rmtree(tmp_path / "checkpoint-4")
+    done = torchrun(script, *options, "--resume")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path) == pytest.approx(whole)
+    refused = torchrun(script, *options)
+    assert refused.returncode != 0
+    assert refused.stderr.count("is not empty") == 2
