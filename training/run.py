@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list
-from transformers import TrainerCallback
+from transformers import AutoConfig, TrainerCallback
 from transformers.integrations import is_deepspeed_zero3_enabled
 
 from data_gen.folders import MARKER, prepare_output
@@ -133,28 +133,25 @@ def check_model(name: str) -> None:
     if (Path(name) / "adapter_config.json").exists():
         fail(f"{name} is a LoRA adapter; merge it first: python training/merge.py --model {name} --out DIR")
     try:
-        resolve_name(name)
-    except FileNotFoundError as error:
-        fail(str(error))
+        AutoConfig.from_pretrained(resolve_name(name))
+    except OSError as error:  # FileNotFoundError is one
+        fail(f"--model {name} cannot be loaded; give `tiny`, a checkpoint folder or a hub id within reach: {error}")
 
 
 def load_for_training(arguments: ModelArguments) -> LoadedModel:
-    """The model to train, left where the trainer wants it. Exits with 2 when a hub id cannot be loaded."""
+    """The model to train, left where the trainer wants it."""
     if is_deepspeed_zero3_enabled():
         import deepspeed
 
         # The weights are sharded while they are loaded, which needs DeepSpeed's view of the processes before then.
         deepspeed.init_distributed()
-    try:
-        loaded = load_model(
-            arguments.model,
-            frame_kind=arguments.frame,
-            max_pixels=arguments.max_pixels,
-            dtype=arguments.dtype,
-            device=None,
-        )
-    except OSError as error:
-        fail(str(error))
+    loaded = load_model(
+        arguments.model,
+        frame_kind=arguments.frame,
+        max_pixels=arguments.max_pixels,
+        dtype=arguments.dtype,
+        device=None,
+    )
     # Qwen2.5-VL names its special tokens in the text config only; the trainer would warn that they are new.
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         setattr(loaded.model.config, name, getattr(loaded.processor.tokenizer, name))
