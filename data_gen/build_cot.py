@@ -21,7 +21,7 @@ from typing import Any
 
 from data_gen.command_line import UsageError, parse_with_config, positive
 from data_gen.files import write_json
-from data_gen.folders import prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST, image_root
 from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.records import Question, RecordError, Trace, read_questions, trace_to_row, write_rows
@@ -64,14 +64,17 @@ def build(arguments: argparse.Namespace) -> None:
     """Write the traces of the chosen questions, then the summary, which marks a finished run."""
     settings, out = read_settings(arguments), arguments.out
     questions = choose(read_questions(arguments.data), settings)
-    if arguments.resume and not arguments.overwrite and _is_finished(out, settings):
+    folder = OutputFolder(out, "traces", arguments.resume, arguments.overwrite, (arguments.data,))
+    folder.check()
+    if arguments.resume and _is_finished(out, settings):
         print(f"{out} holds a finished run; nothing to do")
         return
-    prepare_output(out, arguments.resume, arguments.overwrite)
+    root = image_root(arguments.data) if (arguments.data.parent / MANIFEST).is_file() else None
+    folder.prepare()
     traces = [_checked(question, settings) for question in _watched(questions)]
     kept = [trace for trace in traces if not trace.verdict]
     write_rows(out / TRACES_FILE, map(trace_to_row, kept))
-    write_manifest(arguments.data, out)
+    write_manifest(root, out)
     summary = {"settings": asdict(settings), "kept": len(kept), "tasks": summarise(traces)}
     write_json(out / SUMMARY_FILE, summary)
     print(report(traces, out))
@@ -118,11 +121,10 @@ def choose(questions: Sequence[Question], settings: Settings) -> list[Question]:
     return [question for name, unit in units.items() if name in drawn for question in unit]
 
 
-def write_manifest(data: Path, out: Path) -> None:
-    """Lead from `out` to the same images as the manifest beside the questions does, if there is one."""
-    if not (data.parent / MANIFEST).is_file():
+def write_manifest(root: Path | None, out: Path) -> None:
+    """Lead from `out` to the folder of the images, where it is known."""
+    if root is None:
         return
-    root = image_root(data)
     if not root.is_absolute():
         root = Path(os.path.relpath(root.resolve(), out.resolve()))
     write_json(out / MANIFEST, {"image_root": root.as_posix()})
@@ -184,9 +186,13 @@ def _is_finished(out: Path, settings: Settings) -> bool:
     """Whether `out` holds a finished run. Raises UsageError when that run was made with other settings."""
     if not (out / SUMMARY_FILE).is_file():
         return False
-    before = json.loads((out / SUMMARY_FILE).read_text(encoding="utf-8"))["settings"]
+    try:
+        before = json.loads((out / SUMMARY_FILE).read_text(encoding="utf-8"))["settings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{out / SUMMARY_FILE} is no summary of a run; start anew with --overwrite") from error
     now = json.loads(json.dumps(asdict(settings)))
-    if changed := [f"{name} {before.get(name)!r} -> {value!r}" for name, value in now.items() if before[name] != value]:
+    pairs = {name: (before.get(name), value) for name, value in now.items()}
+    if changed := [f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items() if old != new]:
         raise UsageError(
             f"{out} was made with other settings ({'; '.join(changed)}); choose another --out, or start anew with "
             "--overwrite"

@@ -23,7 +23,7 @@ from data_gen.command_line import parse_with_config, positive
 from data_gen.describe import DESCRIBERS, make_describer
 from data_gen.files import write_json
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, Thresholds
-from data_gen.folders import prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST
 from data_gen.nuscenes_tables import WorldError
 from data_gen.questions import own_units, questions_of
@@ -45,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_with_config(parser, arguments)
     if options.nuscenes is None:
         parser.error("--nuscenes DIR is needed; make a small world with: python data_gen/synthetic.py --out DIR")
+    try:
+        thresholds_of(options)
+    except ValueError as error:
+        parser.error(str(error))
     try:
         manifest = build(options)
     except (WorldError, RecordError, FileNotFoundError, FileExistsError) as error:
@@ -97,9 +101,7 @@ def build(options: argparse.Namespace) -> dict[str, Any]:
     frames = select_frames(world, options.split, options.limit)
     check_files(world, frames)
     describer = make_describer(options.describer, options.nuscenes / options.version)
-    if options.nuscenes.resolve().is_relative_to(options.out.resolve()):
-        raise FileExistsError(f"{options.out} holds the nuScenes folder itself; choose another --out")
-    prepare_output(options.out, options.resume, options.overwrite)
+    OutputFolder(options.out, "questions", options.resume, options.overwrite, (options.nuscenes,)).prepare()
     if finished := finished_manifest(options.out, settings):
         return finished
     if not world.has_lidarseg:

@@ -43,6 +43,13 @@ class Thresholds:
     ambiguity: str = "image"
     class_level: str = "category"
 
+    def __post_init__(self) -> None:
+        if not (self.min_area_px >= 0 and 0 <= self.max_overlap <= 1 and self.min_lidar_points >= 0):
+            raise ValueError(
+                f"a least area and number of points of 0 or more and an overlap of 0 to 1 are needed, got "
+                f"{self.min_area_px}, {self.min_lidar_points}, {self.max_overlap}"
+            )
+
 
 # The paper's own values; the others it does not give.
 PAPER_VALUES = {"max_overlap": 0.8, "ambiguity": "image"}

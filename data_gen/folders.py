@@ -1,51 +1,76 @@
-"""Output folders: one that is not empty is refused unless the caller says what to do with it."""
+"""Output folders: nothing of the user's is lost in one. Each carries a marker that says what it holds."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 MARKER = ".drive_spatial_rl"
 
 
-def check_output(out: Path, resume: bool, overwrite: bool) -> None:
-    """Raise FileExistsError, with the remedy, when `prepare_output` would refuse; touches nothing."""
-    if resume and overwrite:
-        raise FileExistsError("--resume keeps what is there, --overwrite removes it: give one of the two")
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file; give a folder to --out")
-    filled = _is_filled(out)
-    if filled and not resume and not overwrite:
-        raise FileExistsError(
-            f"{out} is not empty; go on from what is there with --resume, start anew with --overwrite, or choose "
-            "another --out"
-        )
-    if filled and overwrite and not (out / MARKER).exists():
-        raise FileExistsError(f"{out} was not written by this project ({MARKER} is missing); delete it yourself first")
+@dataclass(frozen=True)
+class OutputFolder:
+    """A folder to write to: what it is to hold, what to do with what is there, and what is read meanwhile.
 
-
-def prepare_output(out: Path, resume: bool, overwrite: bool) -> None:
-    """Make `out` ready to be written to.
-
-    An empty or new folder gets a marker file. `resume` leaves what is there; `overwrite` empties the folder, but only
-    one that carries the marker, so that a wrong path costs nothing. Raises FileExistsError with the remedy for any
-    other folder with something in it, and for a file.
+    kind: one word that only another output of the same kind shares; a folder of another kind, or without a marker, is
+    neither gone on in nor emptied. inputs: files and folders that must not lie in it.
     """
-    check_output(out, resume, overwrite)
-    filled = _is_filled(out)
-    if filled and overwrite:
-        _empty(out)
-    out.mkdir(parents=True, exist_ok=True)
-    if not filled or overwrite:  # a foreign folder that is gone on in stays unmarked, and so safe from --overwrite
-        (out / MARKER).touch()
+
+    path: Path
+    kind: str
+    resume: bool = False
+    overwrite: bool = False
+    inputs: tuple[Path, ...] = ()
+
+    def check(self) -> None:
+        """Raise FileExistsError, with the remedy, when `prepare` would refuse; touches nothing."""
+        out = self.path
+        if self.resume and self.overwrite:
+            raise FileExistsError("--resume keeps what is there, --overwrite removes it: give one of the two")
+        if out.exists() and not out.is_dir():
+            raise FileExistsError(f"{out} is a file; give a folder to --out")
+        if inside := _first_inside(out, self.inputs):
+            raise FileExistsError(f"{inside} is read from the folder that is written to, {out}; choose another --out")
+        if not is_filled(out):
+            return
+        if not self.resume and not self.overwrite:
+            raise FileExistsError(
+                f"{out} is not empty; go on from what is there with --resume, start anew with --overwrite, or choose "
+                "another --out"
+            )
+        held = (out / MARKER).read_text(encoding="utf-8").strip() if (out / MARKER).is_file() else None
+        if held != self.kind:
+            what = f"holds {held}, no {self.kind}" if held else f"was not written by this project (no {MARKER})"
+            raise FileExistsError(f"{out} {what}; choose another --out, or delete it yourself first")
+
+    def prepare(self) -> None:
+        """Make the folder ready: new and marked, emptied (`overwrite`), or as it is (`resume`).
+
+        Raises FileExistsError when it must not be touched or cannot be made.
+        """
+        self.check()
+        try:
+            if self.overwrite and is_filled(self.path):
+                _empty(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / MARKER).write_text(self.kind + "\n", encoding="utf-8")
+        except OSError as error:
+            raise FileExistsError(f"{self.path} cannot be written to ({error}); choose another --out") from error
 
 
-def _is_filled(out: Path) -> bool:
-    return out.is_dir() and any(path.name != MARKER for path in out.iterdir())
+def is_filled(folder: Path) -> bool:
+    """Whether a folder is there and holds more than a marker."""
+    return folder.is_dir() and any(path.name != MARKER for path in folder.iterdir())
 
 
-def _empty(out: Path) -> None:
-    for path in out.iterdir():
+def _first_inside(folder: Path, inputs: Iterable[Path]) -> Path | None:
+    return next((path for path in inputs if path.resolve().is_relative_to(folder.resolve())), None)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

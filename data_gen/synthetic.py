@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 
 from data_gen.command_line import parse_with_config
 from data_gen.files import write_whole
-from data_gen.folders import prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.rendering.drives import (
     MAP_SIDE_M,
     ScenePlan,
@@ -96,7 +96,7 @@ def _prepare_folder(out: Path, spec: WorldSpec, resume: bool, overwrite: bool) -
     found = spec_path.read_text() if spec_path.is_file() else wanted
     if resume and found != wanted:
         raise ValueError(f"cannot resume {out}: it holds {found}, asked for {wanted}; start anew with --overwrite")
-    prepare_output(out, resume, overwrite)
+    OutputFolder(out, "world", resume, overwrite).prepare()
     spec_path.write_text(wanted)
 
 

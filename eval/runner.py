@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from data_gen.command_line import UsageError
+from data_gen.files import write_json
 from eval.engines import Engine, Reply, Request
 from rewards.boxes import CoordinateFrame
 
@@ -97,7 +98,7 @@ def claim_folder(out: Path, facts: RunFacts) -> None:
                              "Give another --out, or --overwrite to replace it.")  # fmt: skip
     elif (out / PREDICTIONS_FILE).exists():
         raise UsageError(f"{out} holds predictions but no {RUN_FILE}; give another --out")
-    path.write_text(json.dumps({**asdict(facts), "fingerprint": facts.fingerprint}, indent=2) + "\n", encoding="utf-8")
+    write_json(path, {**asdict(facts), "fingerprint": facts.fingerprint})
 
 
 def read_facts(folder: Path) -> RunFacts:
@@ -105,7 +106,10 @@ def read_facts(folder: Path) -> RunFacts:
     path = folder / RUN_FILE
     if not path.is_file():
         raise UsageError(f"{folder} is no run folder: it has no {RUN_FILE}; make one with: python eval/surds.py")
-    return msgspec.json.decode(path.read_bytes(), type=RunFacts)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunFacts)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is no record of a run ({error}); score again with --overwrite") from error
 
 
 def stored_replies(path: Path) -> dict[str, Reply]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from data_gen.command_line import UsageError
-from data_gen.folders import check_output, prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
 from data_gen.prompts import prompt_text
 from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
@@ -74,6 +74,8 @@ class SurdsConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, got {self.seed}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,10 +103,12 @@ def evaluate(config: SurdsConfig) -> Summary:
     root = picture_root(data, config.images, needed=looks)
     if looks:
         check_images(questions, root)
-    check_output(out, config.resume, config.overwrite)
+    inputs = tuple(Path(name) for name in (data, config.ckpt, config.replay) if name)
+    folder = OutputFolder(out, "evaluation", config.resume, config.overwrite, inputs)
+    folder.check()
     chosen = open_engine(options)
     check_replayed(chosen, questions)
-    prepare_output(out, config.resume, config.overwrite)
+    folder.prepare()
     requests = [make_request(question, root, chosen) for question in questions]
     facts = make_facts(chosen, label, data, root, questions, requests)
     claim_folder(out, facts)

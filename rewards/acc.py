@@ -62,5 +62,5 @@ def _gap_m(answer: str, truth: Truth) -> float:
 
 
 def _range_m(option: str) -> tuple[float, float]:
-    low, high = numbers_in(option)[:2]
+    low, high = numbers_in(normalise(option))[:2]
     return low, high

@@ -11,7 +11,6 @@ Nothing here raises on model text: what is wrong with a response comes back as r
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
@@ -32,8 +31,8 @@ _HARMLESS = {"box_clipped", "box_degenerate", "duplicate_object"}
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)"
 _GAP = r"\s*,\s*"
 _POINT = rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER})\s*[\])]"
-_FLAT_BOX = rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER})\s*[\])]"
-_CORNER_BOX = rf"(?:[\[(]\s*)?{_POINT}{_GAP}{_POINT}(?:\s*[\])])?"
+_FLAT_BOX = rf"[\[(]\s*({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER}){_GAP}({_NUMBER})\s*(?:,\s*)?[\])]"
+_CORNER_BOX = rf"(?:[\[(]\s*)?{_POINT}\s*(?:,\s*|to\s+)?{_POINT}(?:\s*[\])])?"
 _ANY_BOX = re.compile(f"{_FLAT_BOX}|{_CORNER_BOX}")
 _NUMBERS = rf"\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*"
 _WHOLE_LIST = re.compile(rf"\[{_NUMBERS}\]|\({_NUMBERS}\)")
@@ -44,6 +43,11 @@ _LEADING_TOKENS = re.compile(rf"(?:\s|{_SPECIAL_TOKEN.pattern})*")
 _LAST_TOKEN = re.compile(rf"(?:{_SPECIAL_TOKEN.pattern})\Z")
 _LONGEST_TOKEN = 64
 _CODE_FENCE = re.compile(r"```(?:json)?")
+_BOX_KEY = re.compile(r"[\"']?bbox_2d[\"']?\s*:\s*\Z")
+_LABEL = re.compile(r"\"label\"\s*:\s*\"([^\"]*)\"|'label'\s*:\s*'([^']*)'")
+_KEY = re.compile(r"\"([^\"]*)\"\s*:\s*\Z|'([^']*)'\s*:\s*\Z")
+_BEFORE_NAME = re.compile(r"(?:[^\w(<]|\d+[.)]\s|and\b)*", re.IGNORECASE)
+_AFTER_NAME = re.compile(r"(?:\s+(?:is|are|at|in|located))+\Z|[\s:=({\[\"'`*|,.;-]+\Z")
 _INNER_COORDINATES = re.compile(rf"\[\[\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*\]\]")
 
 
@@ -122,9 +126,10 @@ def read_boxes(text: str, size: Size | None = None) -> tuple[tuple[NamedBox, ...
     Reads `name: [x1, y1, x2, y2]`, JSON objects with `bbox_2d`, and `(x1, y1), (x2, y2)`; full-width forms count as
     plain ones. Reversed corners are sorted; boxes are cut at `size` when given.
     """
-    plain = _SPECIAL_TOKEN.sub(" ", _CODE_FENCE.sub("", unicodedata.normalize("NFKC", text))).strip()
+    plain = unicodedata.normalize("NFKC", text).replace("\N{MINUS SIGN}", "-")
+    plain = _SPECIAL_TOKEN.sub(" ", _CODE_FENCE.sub("", plain)).strip()
     boxes, reasons = [], []
-    for name, values in _json_boxes(plain) or _plain_boxes(plain):
+    for name, values in _named_boxes(plain):
         if not all(math.isfinite(value) for value in values):
             continue
         box = sort_corners(values)
@@ -248,38 +253,41 @@ def _format_reasons(body: str, tags: Sequence[str]) -> Iterator[str]:
         yield "tag_order"
 
 
-def _json_boxes(text: str) -> list[tuple[str, tuple[float, ...]]]:
-    """(label, corners) of every JSON object with a `bbox_2d` of four numbers; nothing when the text is no JSON."""
-    if "bbox_2d" not in text:
-        return []
-    items: list[object] = []
-    rest = text[_first_bracket(text) :]
-    while rest.startswith(("[", "{")):
-        try:
-            value, end = json.JSONDecoder(parse_int=float).raw_decode(rest)
-        except (ValueError, RecursionError):
-            return []
-        items += value if isinstance(value, list) else [value]
-        rest = rest[end:].lstrip(" \t\r\n,;")
-    return [
-        (str(item.get("label", "")).strip(), tuple(item["bbox_2d"]))
-        for item in items
-        if isinstance(item, dict) and _is_box(item.get("bbox_2d"))
-    ]
+def _named_boxes(text: str) -> list[tuple[str, tuple[float, ...]]]:
+    """(name, corners) of every box, in order.
+
+    The name is the `label` of the JSON object the box is the `bbox_2d` of, else what stands before the box; where
+    nothing stands before the first one and something after the last, it is what stands after each.
+    """
+    matches = list(_ANY_BOX.finditer(text))
+    starts = [0, *(found.end() for found in matches)]
+    ends = [*(found.start() for found in matches), len(text)]
+    gaps = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    names_follow = bool(matches) and not _clean_name(gaps[0]) and bool(_clean_name(gaps[-1]))
+    named = []
+    for place, found in enumerate(matches):
+        before, after = gaps[place], gaps[place + 1]
+        in_json = _BOX_KEY.search(before)
+        name = _label_of(before, after) if in_json else _clean_name(after if names_follow else before)
+        named.append((name, tuple(float(value) for value in found.groups() if value is not None)))
+    return named
 
 
-def _first_bracket(text: str) -> int:
-    return min((place for place in (text.find("["), text.find("{")) if place >= 0), default=0)
+def _label_of(before: str, after: str) -> str:
+    """The label in the JSON object around a `bbox_2d`, or the key that the object stands under."""
+    outside, _, inside = before.rpartition("{")
+    label = _LABEL.search(inside) or _LABEL.search(re.split(r"[{}]", after, maxsplit=1)[0]) or _KEY.search(outside)
+    return (label.group(1) or label.group(2) or "").strip() if label else ""
 
 
-def _is_box(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(isinstance(number, float) for number in value)
-
-
-def _plain_boxes(text: str) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """(name, corners) of every box; the name is what stands between the box before and this one."""
-    last_end = 0
-    for found in _ANY_BOX.finditer(text):
-        name = text[last_end : found.start()].strip(" \t\r\n,;:*-\"'`{}[]")
-        last_end = found.end()
-        yield name, tuple(float(value) for value in found.groups() if value is not None)
+def _clean_name(gap: str) -> str:
+    """The name in the text between two boxes: its last line that says something, without marks and small words."""
+    said = [line for line in re.split(r"[\n\]}]", gap) if any(map(str.isalnum, line))]
+    if not said:
+        return ""
+    name = said[-1].strip()
+    leading = _BEFORE_NAME.match(name)
+    name = name[leading.end() :] if leading else name
+    while trimmed := _AFTER_NAME.search(name):
+        name = name[: trimmed.start()]
+    return name

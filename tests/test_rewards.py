@@ -142,6 +142,7 @@ def test_linear_acc_grades_depth_and_points() -> None:
     paid = [pay("acc", f"<answer>{option}</answer>", depth, None, settings) for option in ranges]
     assert paid == [1.0, pytest.approx(math.exp(-2 / 5)), pytest.approx(math.exp(-5 / 5))]
     assert pay("acc", "<answer>Between 1 meter and 99 meters</answer>", depth, None, settings) == 0.0
+    assert pay("acc", "<answer>Between ⑦ meters and 10 meters</answer>", depth, None, settings) == paid[1]
     pixel = next(item for item in questions() if item.task == "pixel")
     assert pay("acc", "<answer>[330, 440]</answer>", pixel, None, settings) == pytest.approx(math.sqrt(30 / 90))
     assert pay("acc", "<answer>[330, 440]</answer>", pixel, None, RewardSettings()) == 1.0
@@ -275,6 +276,32 @@ def test_normal_form(answer: str, form: str) -> None:
         ("car: [[1, 2], [30, 40]]", ["car"], []),
         ("car: [5, 6, 5, 9]", ["car"], ["box_degenerate"]),
         ("car: [1, 2, 3]", [], []),
+        ("[1, 2, 30, 40] white car, [5, 6, 70, 80] red bus", ["white car", "red bus"], []),
+        (
+            "[{'bbox_2d': [1, 2, 3, 4], 'label': 'white car'}, {'bbox_2d': [5, 6, 7, 8], 'label': 'red bus'}]",
+            ["white car", "red bus"],
+            [],
+        ),
+        (
+            '[{"label": "driver\'s car", "bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6, 7, 8], "label": "red bus"},]',
+            ["driver's car", "red bus"],
+            [],
+        ),
+        ('{"objects": [{"bbox_2d": [1, 2, 3, 4], "label": "a"}]}', ["a"], []),
+        (
+            '{"white car": {"bbox_2d": [1, 2, 3, 4]}, "red bus": {"bbox_2d": [5, 6, 7, 8]}}',
+            ["white car", "red bus"],
+            [],
+        ),
+        ('[{"bbox_2d": [1, 2, 3, 4], "label": "a"}, {"bbox_2d": [5, 6, 7, 8], "lab', ["a", ""], []),
+        ('[{"bbox_2d": [1, 2, 3, 4], "label": "a"}] red bus: [5, 6, 7, 8]', ["a", "red bus"], []),
+        ("white car: [1, 2, 3, 4]. red bus: [5, 6, 7, 8].", ["white car", "red bus"], []),
+        ("white car: [1, 2, 3, 4] and the red bus: [5, 6, 7, 8]", ["white car", "the red bus"], []),
+        ("1. white car: [1, 2, 3, 4]\n2. red bus: [5, 6, 7, 8]", ["white car", "red bus"], []),
+        ("• white car: [1, 2, 3, 4]\n| red bus | [5, 6, 7, 8] |", ["white car", "red bus"], []),
+        ("The white car is at [1, 2, 3, 4], red bus ([5, 6, 7, 8])", ["The white car", "red bus"], []),
+        ("**white car**: (1,2) (30,40)\n`red bus`: (1,2) to (30,40)", ["white car", "red bus"], []),
+        ("car: [\N{MINUS SIGN}5, 2, 30, 40,]", ["car"], []),
     ],
 )
 def test_boxes_are_read_in_every_form(text: str, boxes: list[str], reasons: list[str]) -> None:
@@ -315,3 +342,21 @@ def test_same_answer_allows_one_per_cent_for_points() -> None:
 )
 def test_a_pair_counts_only_when_both_are_right(task: str, scores: list[float], expected: float) -> None:
     assert unit_score(task, scores) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("B. Lane 0", "B"),
+        ("(B) lane 0.", "B"),
+        ("B. Lane 1", None),
+        ("Answer: B\n\nOption A: no", "B"),
+        ("I choose option A", "A"),
+        ("\\boxed{B}", "B"),
+        ("lane 1", "A"),
+        ("The answer is a red car", None),
+        ("Answer: C", None),
+    ],
+)
+def test_choices(text: str, letter: str | None) -> None:
+    assert read_choice(text, ["Lane 1", "Lane 0"]) == letter

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from data_gen.folders import OutputFolder
 from data_gen.records import Question, Trace, read_questions
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS
@@ -63,7 +64,8 @@ def test_a_resumed_sft_continues_its_loss(traces: Path, tmp_path: Path) -> None:
     whole = run_sft(traces, tmp_path / "whole", *options)
     # A run killed while it wrote its second checkpoint: the first one is whole, there are no final weights.
     cut = tmp_path / "cut"
-    (cut / "checkpoint-6").mkdir(parents=True)
+    OutputFolder(cut, "SFT run").prepare()
+    (cut / "checkpoint-6").mkdir()
     (cut / "checkpoint-6" / "config.json").write_text("{}")
     (tmp_path / "whole" / "config.yaml").rename(cut / "config.yaml")
     (tmp_path / "whole" / "checkpoint-3").rename(cut / "checkpoint-3")
@@ -86,12 +88,32 @@ def test_an_unfinished_run_goes_on_only_with_its_own_options(
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("mine")
     for words, reason in (
-        (["--resume"], "no config.yaml"),
+        (["--resume"], "was not written by this project"),
         (["--overwrite"], "was not written by this project"),
         (["--resume", "--overwrite"], "one of the two"),
     ):
         assert reason in fails(capsys, sft.main, [*again, "--out", str(foreign), *words])
     assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_killed_before_its_last_save_only_saves(traces: Path, tmp_path: Path) -> None:
+    options = ["--max_steps", "2", "--save_steps", "1"]
+    run_sft(traces, tmp_path, *options)
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    for name in ("frame.json", "model.safetensors", "trainer_state.json"):
+        (tmp_path / name).unlink()
+    run_sft(traces, tmp_path, *options, "--resume")
+    assert (tmp_path / "model.safetensors").read_bytes() == weights
+    assert json.loads((tmp_path / "trainer_state.json").read_text())["global_step"] == 2
+
+
+def test_a_run_never_lies_on_what_it_reads(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_sft(traces, tmp_path, "--max_steps", "1", "--save_strategy", "no")
+    questions = ["--data", str(traces.with_name("questions.jsonl")), "--overwrite"]
+    for out, model in ((tmp_path, tmp_path), (traces.parent, tmp_path)):
+        message = fails(capsys, grpo.main, [*questions, "--model", str(model), "--out", str(out)])
+        assert "is read from the folder" in message
+    assert (tmp_path / "model.safetensors").exists() and traces.exists()
 
 
 def test_bad_input_never_empties_a_finished_run(
@@ -266,7 +288,10 @@ def test_bad_input_is_refused_before_a_model_is_loaded(
     message = fails(capsys, grpo.main, ["--data", questions, "--rewards", "format,speed", *out])
     assert "'speed'" in message and "known: format, loc, acc, logic, pair" in message
     assert "weights" in fails(capsys, grpo.main, ["--data", questions, "--reward_weights", "1", "1", *out])
-    assert "--reward-values" in fails(capsys, grpo.main, ["--data", questions, "--reward_values", "yes", *out])
+    for values in ("yes", "1,0", "nan,inf", "1"):
+        assert "--reward-values" in fails(capsys, grpo.main, ["--data", questions, "--reward_values", values, *out])
+    assert "nothing to train" in fails(capsys, grpo.main, ["--data", questions, "--max_steps", "0", *out])
+    assert "invalid choice" in fails(capsys, grpo.main, ["--data", questions, "--dtype", "bogus", *out])
     numbers = ["--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "3", "--num_generations", "5"]
     message = fails(capsys, grpo.main, ["--data", questions, *numbers, *out])
     assert "12 completions" in message and "--num_generations 5" in message and "4, 6" in message
@@ -324,6 +349,12 @@ def test_unknown_keys_of_a_config_fail(traces: Path, tmp_path: Path, capsys: pyt
     config = tmp_path / "config.yaml"
     config.write_text("learning_rat: 1.0\n")
     assert "learning_rat" in fails(capsys, sft.main, ["--data", str(traces), "--config", str(config)])
+    for line, reason in (
+        ("limit: 1.5", "invalid int"), ("frame: bogus", "invalid choice"), ("learning_rate: [1]", "takes one value"),
+        ("[", "no YAML"), ("- a", "must hold"),
+    ):  # fmt: skip
+        config.write_text(line)
+        assert reason in fails(capsys, sft.main, ["--data", str(traces), f"--config={config}"])
 
 
 @pytest.mark.parametrize("name", ["./nothing-here", "/nothing/here", "runs/none/such"])

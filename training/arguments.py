@@ -5,6 +5,8 @@ A YAML file given by `--config` sets defaults, the command line overrides it, un
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +19,8 @@ import yaml
 from transformers.hf_argparser import HfArg
 from trl import GRPOConfig, SFTConfig, TrlParser
 
-from data_gen.command_line import HelpFormatter, config_of, read_options
+from data_gen.command_line import HelpFormatter, UsageError, config_of, read_options
+from data_gen.files import write_whole
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 
@@ -34,7 +37,10 @@ class ModelArguments:
     )
     dtype: str = field(
         default="float32",
-        metadata={"help": "Type of the trained weights. With bfloat16 weights a learning rate of 1e-6 rounds away."},
+        metadata={
+            "help": "Type of the trained weights. With bfloat16 weights a learning rate of 1e-6 rounds away.",
+            "choices": ["float32", "bfloat16", "float16"],
+        },
     )
     max_pixels: int | None = field(
         default=None,
@@ -53,6 +59,10 @@ class ModelArguments:
     lora_target_modules: str = field(
         default="all-linear", metadata={"help": "Modules that get an adapter: a PEFT name or a regular expression."}
     )
+
+    def __post_init__(self) -> None:
+        if self.max_pixels is not None and self.max_pixels < 28 * 28:
+            raise ValueError(f"--max-pixels must be at least one cell of 28x28 pixels, got {self.max_pixels}")
 
 
 @dataclass
@@ -109,7 +119,15 @@ class RewardArguments:
             low, high = (float(value) for value in self.reward_values.split(","))
         except ValueError:
             raise ValueError(f"--reward-values takes two numbers such as 0,1; got {self.reward_values!r}") from None
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"--reward-values takes two numbers, the lower one first; got {self.reward_values!r}")
         return RewardSettings(frame, (low, high), self.loc_kind, self.acc_kind, self.logic_target)
+
+
+def _check_length(config: Any) -> None:
+    """Raise ValueError for options under which nothing would be trained, and a run would count as finished."""
+    if config.max_steps == 0 or (config.max_steps < 0 and config.num_train_epochs <= 0):
+        raise ValueError(f"nothing to train: max_steps {config.max_steps}, num_train_epochs {config.num_train_epochs}")
 
 
 def _without_gpu(config: Any) -> None:
@@ -144,6 +162,7 @@ class SurdsSFTConfig(_PlainCpu, SFTConfig):
     report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
 
     def __post_init__(self) -> None:
+        _check_length(self)
         _without_gpu(self)
         super().__post_init__()
 
@@ -167,6 +186,7 @@ class SurdsGRPOConfig(_PlainCpu, GRPOConfig):
     report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
 
     def __post_init__(self) -> None:
+        _check_length(self)
         _without_gpu(self)
         check_generations(
             self.generation_batch_size, self.per_device_train_batch_size, self.steps_per_generation,
@@ -204,10 +224,23 @@ def parse_arguments(classes: Sequence[type], arguments: Sequence[str] | None = N
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if config := config_of(words):
-            read_options(config)
+            check_values(parser, read_options(config))
         return parser.parse_args_and_config([part for word in words for part in _split_config(word)])
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, argparse.ArgumentError) as error:
         fail(str(error))
+
+
+def check_values(parser: argparse.ArgumentParser, options: dict[str, Any]) -> None:
+    """Put the values of a YAML file through the types and choices of the command line, which TRL's parser skips."""
+    actions = {action.dest: action for action in parser._actions}
+    for name, value in options.items():
+        action = actions.get(name)
+        if action is None or value in (None, []) or isinstance(value, dict):
+            continue
+        if isinstance(value, list) and action.nargs is None:
+            parser.error(f"{name} takes one value, got {value}")
+        for item in value if isinstance(value, list) else [value]:
+            parser._check_value(action, parser._get_value(action, str(item)))
 
 
 def _split_config(word: str) -> list[str]:
@@ -240,13 +273,15 @@ def resolved(parts: Sequence[Any]) -> dict[str, Any]:
 
 def save_config(folder: Path, parts: Sequence[Any]) -> None:
     """Write every option as resolved to `config.yaml`."""
-    text = yaml.safe_dump(resolved(parts), sort_keys=True, allow_unicode=True)
-    (folder / CONFIG_FILE).write_text(text, encoding="utf-8")
+    write_whole(folder / CONFIG_FILE, yaml.safe_dump(resolved(parts), sort_keys=True, allow_unicode=True))
 
 
 def changed_options(folder: Path, parts: Sequence[Any]) -> list[str]:
     """What differs between the options of the run in a folder and these, one `name: there -> here` each."""
-    there = yaml.safe_load((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    try:
+        there = read_options(folder / CONFIG_FILE)
+    except UsageError as error:
+        return [str(error)]
     here = yaml.safe_load(yaml.safe_dump(resolved(parts)))
     names = sorted((there.keys() | here.keys()) - _NOT_THE_RUN)
     return [f"{name}: {there.get(name)} -> {here.get(name)}" for name in names if there.get(name) != here.get(name)]

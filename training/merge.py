@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from data_gen.folders import prepare_output
+from data_gen.folders import OutputFolder
 from training.model import load_model, save_frame
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     if not (Path(options.model) / "adapter_config.json").exists():
         parser.error(f"{options.model} holds no adapter (adapter_config.json); --use_peft of training/sft.py makes one")
     try:
-        prepare_output(options.out, resume=False, overwrite=options.overwrite)
+        OutputFolder(options.out, "checkpoint", overwrite=options.overwrite, inputs=(Path(options.model),)).prepare()
         merge(options.model, options.out)
     except OSError as error:
         parser.exit(2, f"error: {error}\n")

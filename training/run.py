@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from accelerate.utils import broadcast_object_list
-from transformers import AutoConfig, TrainerCallback
+from transformers import AutoConfig, TrainerCallback, TrainerState
 from transformers.integrations import is_deepspeed_zero3_enabled
+from transformers.trainer import TRAINER_STATE_NAME
 
-from data_gen.folders import MARKER, prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
-from training.arguments import CONFIG_FILE, DataArguments, ModelArguments, changed_options, fail, save_config
+from training.arguments import DataArguments, ModelArguments, RewardArguments, changed_options, fail, save_config
 from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
 
@@ -59,20 +60,19 @@ def open_run(data: DataArguments, config: Any, parts: Sequence[Any]) -> str | No
 
 def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> tuple[str | None, bool]:
     """(why the folder must not be touched, whether it holds this very run, finished); saves the config if neither."""
+    kind = "GRPO run" if any(isinstance(part, RewardArguments) for part in parts) else "SFT run"
+    inputs = tuple(Path(name) for name in (data.data, data.images, parts[0].model) if name)
     try:
-        prepare_output(folder, data.resume, data.overwrite)
+        OutputFolder(folder, kind, data.resume, data.overwrite, inputs).prepare()
     except FileExistsError as error:
         return str(error), False
-    if (folder / CONFIG_FILE).exists():
-        if changed := changed_options(folder, parts):
-            listed = "\n  ".join(changed)
-            return f"{folder} holds a run with other options; take another --out, or --overwrite\n  {listed}", False
-        if (folder / FRAME_FILE).exists():
-            return None, True
-    elif any(path.name != MARKER for path in folder.iterdir()):
-        return f"{folder} holds no run of this script to go on with (no {CONFIG_FILE}); take another --out", False
-    save_config(folder, parts)
-    return None, False
+    finished = (folder / FRAME_FILE).exists()
+    if (finished or last_checkpoint(folder)) and (changed := changed_options(folder, parts)):
+        listed = "\n  ".join(changed)
+        return f"{folder} holds a run with other options; take another --out, or --overwrite\n  {listed}", False
+    if not finished:
+        save_config(folder, parts)
+    return None, finished
 
 
 def read_questions_and_root(data: DataArguments, builder: str) -> tuple[list[Question], Path]:
@@ -179,10 +179,21 @@ def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, rows: str) 
     watch(trainer)
     if trainer.is_world_process_zero():
         print(f"{describe(loaded)}; {len(trainer.train_dataset)} {rows}", flush=True)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    if checkpoint and is_trained(checkpoint, trainer):
+        trainer._load_from_checkpoint(checkpoint)
+        trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+    else:
+        trainer.train(resume_from_checkpoint=checkpoint)
     save_run(trainer, loaded)
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
+
+
+def is_trained(checkpoint: str, trainer: Any) -> bool:
+    """Whether a checkpoint is that of the last step: `train` would go a step beyond. Sharded ones are left to it."""
+    state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+    sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
+    return not sharded and state.global_step >= state.max_steps
 
 
 def save_run(trainer: Any, loaded: LoadedModel) -> None:

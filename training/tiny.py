@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_gen.compass import DIRECTIONS
-from data_gen.folders import prepare_output
+from data_gen.folders import OutputFolder
 from data_gen.oracle_wording import all_sentences
 from data_gen.prompts import STYLES, located_response, prompt_text, question_text, verifier_text
 from data_gen.questions import SAME, SAME_DEPTH
@@ -75,7 +75,9 @@ def cached_tiny() -> Path:
         partial = cache.with_name(f"{cache.name}.{os.getpid()}")
         # In a process of its own: under a distributed launcher transformers writes on the first rank only.
         alone = {name: value for name, value in os.environ.items() if name not in _LAUNCHER_VARIABLES}
-        subprocess.run([sys.executable, __file__, "--out", str(partial)], env=alone, check=True, capture_output=True)
+        subprocess.run([sys.executable, __file__, "--out", str(partial)], env=alone, check=True, stdout=sys.stderr)
+        if cache.exists() and not (cache / "frame.json").exists():
+            shutil.rmtree(cache)
         try:
             partial.rename(cache)
         except OSError:  # another process was first
@@ -181,7 +183,7 @@ def main() -> None:
     parser.add_argument("--overwrite", action="store_true", help="empty the folder first")
     options = parser.parse_args()
     try:
-        prepare_output(out := options.out, resume=False, overwrite=options.overwrite)
+        OutputFolder(out := options.out, "checkpoint", overwrite=options.overwrite).prepare()
     except FileExistsError as error:
         parser.exit(2, f"error: {error}\n")
     build_tiny(out)
