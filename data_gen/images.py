@@ -13,6 +13,8 @@ from rewards.boxes import Size
 
 MANIFEST = "manifest.json"
 _EXIF_ORIENTATION = 0x0112
+_EIGHT_BIT_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
+_JPEG_TAIL_BYTES = 512
 
 
 def image_root(questions_path: Path, images: Path | None = None) -> Path:
@@ -30,7 +32,7 @@ def image_root(questions_path: Path, images: Path | None = None) -> Path:
         root = json.loads(manifest_path.read_text(encoding="utf-8")).get("image_root")
     except (ValueError, AttributeError) as error:
         raise RecordError(f"{manifest_path} is no manifest ({error}); give the images' folder with --images") from error
-    if not root:
+    if not isinstance(root, str):
         raise RecordError(f"{manifest_path} has no image_root; give the images' folder with --images")
     return manifest_path.parent / root
 
@@ -39,7 +41,7 @@ def check_images(questions: Iterable[Question], root: Path) -> None:
     """Check that every image is there and of the size its questions are about, from file headers alone.
 
     Raises FileNotFoundError naming the first missing image and how many are missing, RecordError for an image that
-    cannot be read or has another size.
+    cannot be read, is cut off, has more than 8 bits a channel, or has another size.
     """
     sizes = {question.image: question.image_size for question in questions}
     missing = [name for name in sizes if not (root / name).is_file()]
@@ -49,13 +51,27 @@ def check_images(questions: Iterable[Question], root: Path) -> None:
             "holds them with --images"
         )
     for name, size in sizes.items():
+        _check_whole(root / name)
         _check_size(root / name, upright_size(root / name), size)
+
+
+def _check_whole(path: Path) -> None:
+    """Raise RecordError for a JPEG file that is cut off; a training would meet it hours later."""
+    with path.open("rb") as file:
+        if file.read(2) != b"\xff\xd8":
+            return
+        file.seek(-min(path.stat().st_size, _JPEG_TAIL_BYTES), 2)
+        ended = b"\xff\xd9" in file.read()
+    if not ended:
+        open_rgb(path, upright_size(path))
 
 
 def upright_size(path: Path) -> Size:
     """(width, height) of an image as it is shown, turned as its EXIF data say. Raises RecordError."""
     try:
         with Image.open(path) as image:
+            if image.mode not in _EIGHT_BIT_MODES:
+                raise RecordError(f"the image {path} has mode {image.mode}; convert it to 8 bits a channel")
             turned = image.getexif().get(_EXIF_ORIENTATION, 1) >= 5
             return (image.height, image.width) if turned else image.size
     except (OSError, Image.DecompressionBombError) as error:
@@ -66,6 +82,8 @@ def open_rgb(path: Path, size: Size) -> Image.Image:
     """An image as RGB, turned upright. Raises RecordError when it cannot be read or is not of `size`."""
     try:
         with Image.open(path) as file:
+            if file.mode not in _EIGHT_BIT_MODES:
+                raise RecordError(f"the image {path} has mode {file.mode}; convert it to 8 bits a channel")
             image = ImageOps.exif_transpose(file).convert("RGB")
     except (OSError, Image.DecompressionBombError) as error:  # OSError is also Pillow's UnidentifiedImageError
         raise RecordError(f"the image {path} cannot be read: {error}") from error

@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rewards.boxes import LARGEST_ASPECT
 from rewards.grading import MIRRORED_TASKS, PAIR_TASKS, TASKS, Truth
+from rewards.normal_form import normalise
+from rewards.response import holds_markup, numbers_in
 
 Pixels4 = tuple[float, float, float, float]
 Pixels2 = tuple[float, float]
@@ -68,6 +71,7 @@ class QuestionObject:
     xyz_m: Metres3
     category: str = ""
     yaw_rad: float | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,26 +138,51 @@ def _question_problem(question: Question) -> str | None:
     task, named = question.task, len(question.objects)
     if task not in TASKS:
         return f"unknown task {task!r}; known: {', '.join(TASKS)}"
-    if question.width < 1 or question.height < 1:
-        return f"an image of {question.width}x{question.height} pixels"
     if named != (2 if task in PAIR_TASKS else 1):
         return f"a {task} question is about {'two objects' if task in PAIR_TASKS else 'one object'}, got {named}"
-    if bad := [item.name for item in question.objects if not _is_box(item.bbox)]:
-        return f"the box of {bad[0]!r} is no [x1, y1, x2, y2] with x1 < x2 and y1 < y2"
     if (task in MIRRORED_TASKS) != (question.pair_id is not None):
         return f"a {task} question {'needs a' if question.pair_id is None else 'has no'} pair_id"
     if question.variant not in ((0, 1) if question.pair_id else (0,)):
         return f"variant {question.variant} of a {task} question"
-    if task == "pixel":
-        return None if isinstance(question.answer, tuple) else f"a pixel answer is [x, y], got {question.answer!r}"
-    if question.answer not in question.options:
-        return f"answer {question.answer!r} is none of the options {list(question.options)}"
+    return _picture_problem(question) or _wording_problem(question) or _answer_problem(question)
+
+
+def _picture_problem(question: Question) -> str | None:
+    width, height = question.image_size
+    if min(width, height) < 1 or max(width, height) > LARGEST_ASPECT * min(width, height):
+        return f"an image of {width}x{height} pixels"
+    for item in question.objects:
+        x1, y1, x2, y2 = item.bbox
+        if not (all(map(math.isfinite, item.bbox)) and x1 < x2 and y1 < y2):
+            return f"the box of {item.name!r} is no [x1, y1, x2, y2] with x1 < x2 and y1 < y2"
+        if x2 <= 0 or y2 <= 0 or x1 >= width or y1 >= height:
+            return f"the box of {item.name!r} lies outside the {width}x{height} image"
     return None
 
 
-def _is_box(box_xyxy_px: Pixels4) -> bool:
-    x1, y1, x2, y2 = box_xyxy_px
-    return all(map(math.isfinite, box_xyxy_px)) and x1 < x2 and y1 < y2
+def _wording_problem(question: Question) -> str | None:
+    """Empty texts, and texts that would be read as tags or tokens of their own."""
+    texts = {"question": question.question, **{f"option {text!r}": text for text in question.options}}
+    texts |= {f"name {item.name!r}": item.name for item in question.objects}
+    for what, text in texts.items():
+        if not text.strip() or holds_markup(text):
+            return f"the {what} is empty or holds tags or special tokens"
+    return None
+
+
+def _answer_problem(question: Question) -> str | None:
+    if question.task == "pixel":
+        if not isinstance(question.answer, tuple):
+            return f"a pixel answer is [x, y], got {question.answer!r}"
+        inside = all(0 <= value <= side for value, side in zip(question.answer, question.image_size, strict=True))
+        return None if inside else f"the answer {list(question.answer)} lies outside the image"
+    if question.answer not in question.options:
+        return f"answer {question.answer!r} is none of the options {list(question.options)}"
+    if len({normalise(option) for option in question.options}) < len(question.options):
+        return f"two of the options {list(question.options)} say the same"
+    if question.task == "depth" and any(len(numbers_in(option)) != 2 for option in question.options):
+        return f"a depth option is a range of two numbers, got {list(question.options)}"
+    return None
 
 
 _SCENE_COLUMNS = {  # field of the public metadata -> attribute of SceneObject
@@ -196,17 +225,29 @@ def scene_from_row(row: dict[str, Any]) -> SceneImage:
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
-    extra = row.pop("extra")
-    return {**row, **extra}
+    return {**_flat(row), "objects": [_flat(item) for item in row["objects"]]}
 
 
 def question_from_row(row: dict[str, Any]) -> Question:
     """A question from a JSON object; unknown fields go to `extra`."""
-    known = {f.name for f in fields(Question)} - {"extra"}
-    return msgspec.convert(
-        {**{k: v for k, v in row.items() if k in known}, "extra": {k: v for k, v in row.items() if k not in known}},
-        Question,
-    )
+    nested = _nested(row, Question)
+    if isinstance(objects := nested.get("objects"), list):
+        nested["objects"] = [_nested(item, QuestionObject) if isinstance(item, dict) else item for item in objects]
+    return msgspec.convert(nested, Question)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A record as it stands in a file: the unknown fields beside the known ones."""
+    return {**{name: value for name, value in row.items() if name != "extra"}, **row["extra"]}
+
+
+def _nested(row: dict[str, Any], kind: type) -> dict[str, Any]:
+    """The other way round: the fields that `kind` does not know under `extra`."""
+    known = {item.name for item in fields(kind)} - {"extra"}
+    return {
+        **{name: value for name, value in row.items() if name in known},
+        "extra": {name: value for name, value in row.items() if name not in known},
+    }
 
 
 _TRACE_FIELDS = ("reasoning", "teacher", "rules", "attempts", "verdict")
@@ -221,7 +262,12 @@ def trace_from_row(row: dict[str, Any]) -> Trace:
     """A trace from a flat JSON object."""
     question = question_from_row({k: v for k, v in row.items() if k not in _TRACE_FIELDS})
     own = {name: row[name] for name in _TRACE_FIELDS if name in row}
-    return replace(msgspec.convert({**own, "question": question_to_row(question)}, Trace), question=question)
+    trace = replace(msgspec.convert({**own, "question": {**question_to_row(question)}}, Trace), question=question)
+    if not trace.reasoning.strip() or holds_markup(trace.reasoning):
+        raise ValueError("the reasoning is empty or holds tags or special tokens")
+    if trace.verdict:
+        raise ValueError(f"the trace was rejected: {', '.join(trace.verdict)}")
+    return trace
 
 
 def read_scenes(path: Path) -> list[SceneImage]:
@@ -230,25 +276,42 @@ def read_scenes(path: Path) -> list[SceneImage]:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """All questions of a JSON Lines file, in file order. Raises RecordError on a bad line, a repeated id or no line."""
-    questions = []
-    line_of: dict[str, int] = {}
-    for number, question in _read(path, question_from_row):
-        if question.id in line_of:
-            raise RecordError(f"{path}, line {number}: repeats the id {question.id!r} of line {line_of[question.id]}")
-        line_of[question.id] = number
-        questions.append(question)
+    """All questions of a JSON Lines file, in file order.
+
+    Raises RecordError on a bad line, a repeated id, a mirrored pair of which a half is missing, or no line.
+    """
+    questions = _distinct(path, question_from_row, lambda question: question)
+    sides: dict[str, set[int]] = {}
+    for question in questions:
+        sides.setdefault(question.unit, set()).add(question.variant)
+    for question in questions:
+        if question.pair_id and sides[question.unit] != {0, 1}:
+            raise RecordError(f"{path}: question {question.id!r} lacks the other half of its mirrored pair")
     if not questions:
         raise RecordError(f"{path} holds no question; build some with: python data_gen/build_surds.py --help")
     return questions
 
 
 def read_traces(path: Path) -> list[Trace]:
-    """All traces of a JSON Lines file. Raises RecordError on a bad line or when there is none."""
-    traces = [trace for _, trace in _read(path, trace_from_row)]
+    """All traces of a JSON Lines file. Raises RecordError on a bad line, a repeated id, or when there is none."""
+    traces = _distinct(path, trace_from_row, lambda trace: trace.question)
     if not traces:
         raise RecordError(f"{path} holds no trace; write some with: python data_gen/build_cot.py --help")
     return traces
+
+
+def _distinct(
+    path: Path, convert: Callable[[dict[str, Any]], Record], question_of: Callable[[Record], Question]
+) -> list[Record]:
+    line_of: dict[str, int] = {}
+    records = []
+    for number, record in _read(path, convert):
+        name = question_of(record).id
+        if name in line_of:
+            raise RecordError(f"{path}, line {number}: repeats the id {name!r} of line {line_of[name]}")
+        line_of[name] = number
+        records.append(record)
+    return records
 
 
 def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> int:

@@ -3,9 +3,10 @@
     python launch/ablate.py --rewards-grid format,acc format,loc,acc,logic \
         --model runs/sft --data train/questions.jsonl --eval-data val/questions.jsonl
 
-A runner of the commands a person would type; it imports nothing of the project. Finished runs are kept, so that an
-interrupted sweep goes on where it stopped. Options it does not know go to training/grpo.py, for example
-`--config configs/grpo/tiny.yaml --max_steps 20`.
+A runner of the commands a person would type; it imports nothing of the project. Options it does not know go to
+training/grpo.py, for example `--config configs/grpo/tiny.yaml --max_steps 20`. An interrupted sweep goes on where it
+stopped: every command is called with --resume and keeps what it had finished with the same options; a finished row
+with other options is refused, unless --overwrite does all rows anew.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMANDS_FILE = "commands.txt"
 
 
 def script(name: str) -> str:
@@ -27,66 +30,59 @@ def script(name: str) -> str:
     return os.path.relpath(ROOT / name)
 
 
-@dataclass(frozen=True)
-class Command:
-    """One command line, and the file that keeps it once it has run to its end (None: it always runs)."""
-
-    words: tuple[str, ...]
-    mark: Path | None = None
-
-    def __str__(self) -> str:
-        return shlex.join(self.words)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the very same command ran to its end before."""
-        return self.mark is not None and self.mark.exists() and self.mark.read_text(encoding="utf-8") == str(self)
-
-
-def plan(options: argparse.Namespace, grpo_options: Sequence[str]) -> list[Command]:
-    """The commands of the sweep in order: train and evaluate each row, then the table."""
+def plan(options: argparse.Namespace, grpo_options: Sequence[str]) -> list[list[str]]:
+    """The command lines of the sweep in order: train and evaluate each row, then the table."""
     commands = []
     evaluations = []
     for rewards in options.rewards_grid:
         row = options.out / rewards.replace(",", "+")
         commands += [_training(options, rewards, row, grpo_options), _evaluation(options, rewards, row)]
         evaluations.append(str(row / "eval"))
-    table = (sys.executable, script("eval/report.py"), *evaluations, "--out", str(options.out / "report.html"))
-    return [*commands, Command(table)]
+    table = [sys.executable, script("eval/report.py"), *evaluations, "--out", str(options.out / "report.html")]
+    return [*commands, table]
 
 
-def _training(options: argparse.Namespace, rewards: str, row: Path, grpo_options: Sequence[str]) -> Command:
-    launch = [sys.executable, "-m", "accelerate.commands.launch"]
+def _training(options: argparse.Namespace, rewards: str, row: Path, grpo_options: Sequence[str]) -> list[str]:
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--quiet"]
     if options.accelerate_config:
         launch += ["--config_file", str(options.accelerate_config)]
-    words = [
+    return [
         *launch, script("training/grpo.py"), *grpo_options, "--rewards", rewards, "--model", options.model,
-        "--data", str(options.data), "--out", str(row), "--seed", str(options.seed), "--resume",
+        "--data", str(options.data), "--out", str(row / "grpo"), "--seed", str(options.seed), _how(options),
     ]  # fmt: skip
-    return Command(tuple(words), row / ".trained")
 
 
-def _evaluation(options: argparse.Namespace, rewards: str, row: Path) -> Command:
+def _evaluation(options: argparse.Namespace, rewards: str, row: Path) -> list[str]:
     words = [
-        sys.executable, script("eval/surds.py"), "--ckpt", str(row), "--data", str(options.eval_data),
-        "--label", rewards, "--out", str(row / "eval"), "--max-new-tokens", str(options.max_new_tokens), "--resume",
+        sys.executable, script("eval/surds.py"), "--ckpt", str(row / "grpo"), "--data", str(options.eval_data),
+        "--label", rewards, "--out", str(row / "eval"), "--max-new-tokens", str(options.max_new_tokens), _how(options),
     ]  # fmt: skip
-    if options.eval_limit:
-        words += ["--limit", str(options.eval_limit)]
-    return Command(tuple(words), row / ".evaluated")
+    return [*words, "--limit", str(options.eval_limit)] if options.eval_limit else words
 
 
-def run(commands: Sequence[Command]) -> None:
-    """Run the commands that are not finished yet; stop at the first that fails, with its exit status."""
-    for number, command in enumerate(commands, 1):
-        state = "done before" if command.is_finished else "runs"
-        print(f"[{number}/{len(commands)}] {state}: {command}", flush=True)
-        if not command.is_finished:
-            status = subprocess.run(command.words).returncode
-            if status:
-                raise SystemExit(status)
-            if command.mark:
-                command.mark.write_text(str(command), encoding="utf-8")
+def _how(options: argparse.Namespace) -> str:
+    return "--overwrite" if options.overwrite else "--resume"
+
+
+def run(commands: Sequence[Sequence[str]]) -> None:
+    """Run the commands one after the other; stop at the first that fails, with its exit status."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    for number, words in enumerate(commands, 1):
+        print(f"[{number}/{len(commands)}] {shlex.join(words)}", flush=True)
+        # In a session of its own, so that a stopped sweep takes all processes of its command with it.
+        process = subprocess.Popen(words, start_new_session=True)
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise SystemExit(130) from None
+        if status:
+            raise SystemExit(status)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
@@ -94,28 +90,31 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument(
-        "--rewards-grid", nargs="+", metavar="SET", default=["format,acc", "format,loc,acc,logic"],
-        help="one set of rewards per word (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--model", default="runs/sft", help="checkpoint that every row starts from")
-    parser.add_argument("--data", type=Path, help="questions to train on; required")
-    parser.add_argument("--eval-data", type=Path, help="questions to score on; required")
-    parser.add_argument(
-        "--eval-limit", type=int, help="score only so many units of every task (a mirrored pair is one)"
-    )
-    parser.add_argument("--max-new-tokens", type=int, default=512, help="longest answer in evaluation")
-    parser.add_argument("--out", type=Path, default=Path("runs/ablation"), help="folder of the sweep")
-    parser.add_argument("--seed", type=int, default=42, help="seed of every row")
-    parser.add_argument("--accelerate-config", type=Path, help="accelerate's file, e.g. launch/accelerate/cpu.yaml")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
+    add = parser.add_argument
+    grid = ["format,acc", "format,loc,acc,logic"]
+    add("--rewards-grid", nargs="+", metavar="SET", default=grid, help="sets of rewards, a word each (%(default)s)")
+    add("--model", default="runs/sft", help="checkpoint that every row starts from (default: %(default)s)")
+    add("--data", type=Path, help="questions to train on; required")
+    add("--eval-data", type=Path, help="questions to score on; required")
+    add("--eval-limit", type=int, help="score only so many units of every task (a mirrored pair is one)")
+    add("--max-new-tokens", type=int, default=512, help="longest answer in evaluation (default: %(default)s)")
+    add("--out", type=Path, default=Path("runs/ablation"), help="folder of the sweep (default: %(default)s)")
+    add("--seed", type=int, default=42, help="seed of every row (default: %(default)s)")
+    add("--accelerate-config", type=Path, help="accelerate's file, e.g. launch/accelerate/cpu.yaml")
+    add("--overwrite", action="store_true", help="do all rows anew")
+    add("--dry-run", action="store_true", help="print the commands and stop")
     options, grpo_options = parser.parse_known_args(arguments)
     for name in ("data", "eval_data"):
-        if getattr(options, name) is None:
-            parser.error(
-                f"--{name.replace('_', '-')} is missing: a question file; build one with "
-                "python data_gen/build_surds.py --nuscenes DIR"
-            )
+        path, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        if path is None or not (path.is_file() or options.dry_run):
+            problem = "is missing" if path is None else f"names no file: {path}"
+            builder = "python data_gen/build_surds.py --nuscenes DIR"
+            parser.error(f"{option} {problem}; it takes a question file; build one with: {builder}")
+    if options.eval_limit is not None and options.eval_limit < 1:
+        parser.error(f"--eval-limit must be at least 1, got {options.eval_limit}")
+    if not options.dry_run and options.out.is_dir() and any(options.out.iterdir()):
+        if not (options.out / COMMANDS_FILE).exists():
+            parser.error(f"{options.out} holds something else than a sweep (no {COMMANDS_FILE}); choose another --out")
     return options, grpo_options
 
 
@@ -123,12 +122,13 @@ def main() -> None:
     """Print or run the sweep."""
     options, grpo_options = parse()
     commands = plan(options, grpo_options)
+    text = "".join(f"{shlex.join(words)}\n" for words in commands)
     if options.dry_run:
-        print("\n".join(map(str, commands)))
-    else:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "commands.txt").write_text("\n".join(map(str, commands)) + "\n", encoding="utf-8")
-        run(commands)
+        print(text, end="")
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / COMMANDS_FILE).write_text(text, encoding="utf-8")
+    run(commands)
 
 
 if __name__ == "__main__":

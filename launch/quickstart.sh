@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole chain in its tiny form on two CPU cores: rendered world, questions, reasoning, SFT, GRPO, scores, report.
-# Finished stages are skipped when it runs again. RUN=DIR puts the run elsewhere than runs/quickstart.
+# Finished stages are skipped when it runs again, unless their command, their config or a stage before them changed.
+# RUN=DIR puts the run elsewhere than runs/quickstart.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source launch/setup.sh
@@ -11,31 +12,39 @@ export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 # Waiting threads that spin steal the core from the one that works.
 export OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 started=$SECONDS
+chain="" # grows with every stage: the checksum of all commands and configs so far
 
-stage() { # NAME COMMAND...: run a stage unless the same command finished before
-    local mark="$run/.$1.done" begun=$SECONDS
-    if [ -f "$mark" ] && [ "$(cat "$mark")" = "${*:2}" ]; then
+stage() { # NAME COMMAND...
+    local mark="$run/.$1.done" begun=$SECONDS how=--resume word
+    for word in "${@:2}"; do
+        if [[ $word == *.yaml ]]; then chain+=$(cat "$word"); fi
+    done
+    chain=$(cksum <<< "$chain ${*:2}")
+    if [ -f "$mark" ] && [ "$(cat "$mark")" = "$chain" ]; then
         echo "== $1: finished before"
         return
     fi
-    echo "== $1: ${*:2}"
-    "${@:2}"
-    echo "${*:2}" > "$mark"
+    if [ -f "$mark" ]; then
+        how=--overwrite # it finished, but from something else
+        rm "$mark"
+    fi
+    echo "== $1: ${*:2} $how"
+    "${@:2}" "$how"
+    echo "$chain" > "$mark"
     echo "== $1: $((SECONDS - begun)) s"
 }
 
-launch=(accelerate launch --config_file launch/accelerate/cpu.yaml)
-evaluate=(python eval/surds.py --data "$run/val/questions.jsonl" --limit 40 --max-new-tokens 128 --batch-size 64 --resume)
+launch=(accelerate launch --quiet --config_file launch/accelerate/cpu.yaml)
+evaluate=(python eval/surds.py --data "$run/val/questions.jsonl" --limit 40 --max-new-tokens 128 --batch-size 64)
 
-stage world python data_gen/synthetic.py --out "$run/world" --scenes 20 --frames-per-scene 10 --workers 2 --resume
+stage world python data_gen/synthetic.py --out "$run/world" --scenes 20 --frames-per-scene 10 --workers 2
 build=(python data_gen/build_surds.py --nuscenes "$run/world" --version v1.0-synthetic --describer truth --depth-ranges fair)
-stage train-questions "${build[@]}" --split train --out "$run/train" --resume
-stage val-questions "${build[@]}" --split val --out "$run/val" --resume
-stage reasoning python data_gen/build_cot.py --data "$run/train/questions.jsonl" --out "$run/cot" --resume
-stage sft "${launch[@]}" training/sft.py --config configs/sft/tiny.yaml \
-    --data "$run/cot/cot.jsonl" --out "$run/sft" --resume
+stage train-questions "${build[@]}" --split train --out "$run/train"
+stage val-questions "${build[@]}" --split val --out "$run/val"
+stage reasoning python data_gen/build_cot.py --data "$run/train/questions.jsonl" --out "$run/cot"
+stage sft "${launch[@]}" training/sft.py --config configs/sft/tiny.yaml --data "$run/cot/cot.jsonl" --out "$run/sft"
 stage grpo "${launch[@]}" training/grpo.py --rewards format,loc,acc,logic --config configs/grpo/tiny.yaml \
-    --model "$run/sft" --data "$run/train/questions.jsonl" --out "$run/grpo" --resume
+    --model "$run/sft" --data "$run/train/questions.jsonl" --out "$run/grpo"
 stage eval-random "${evaluate[@]}" --engine random --label random --out "$run/eval-random"
 stage eval-base "${evaluate[@]}" --ckpt tiny --label base --out "$run/eval-base"
 stage eval-sft "${evaluate[@]}" --ckpt "$run/sft" --label SFT --out "$run/eval-sft"

@@ -13,6 +13,8 @@ from typing import Any
 Box = tuple[float, float, float, float]
 Size = tuple[int, int]
 
+# Qwen's image processors refuse longer ones.
+LARGEST_ASPECT = 200
 FRAME_KINDS = ("original", "resized", "thousand")
 
 
@@ -81,8 +83,8 @@ def smart_resize(size: Size, factor: int, min_pixels: int, max_pixels: int) -> S
     Raises ValueError for an aspect ratio above 200, as that one does.
     """
     width, height = size
-    if max(width, height) > 200 * min(width, height):
-        raise ValueError(f"aspect ratio of a {width}x{height} image is above 200; crop it first")
+    if max(width, height) > LARGEST_ASPECT * min(width, height):
+        raise ValueError(f"aspect ratio of a {width}x{height} image is above {LARGEST_ASPECT}; crop it first")
     new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
     if new_width * new_height > max_pixels:
         shrink = math.sqrt(width * height / max_pixels)

@@ -179,6 +179,11 @@ def without_articles(text: str) -> str:
     return re.sub(r"\b(?:a|an|the)\b", "", text)
 
 
+def holds_markup(text: str) -> bool:
+    """Whether a text holds one of the response's tags or a special token."""
+    return re.search(rf"</?(?:{'|'.join(LOCATED_TAGS)})>|{_SPECIAL_TOKEN.pattern}", text) is not None
+
+
 def contains_phrase(text: str, phrase: str) -> bool:
     """Whether `phrase` stands in `text` between word boundaries."""
     return re.search(rf"\b{re.escape(phrase)}\b", text) is not None
