@@ -112,9 +112,9 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
             parser.error(f"{option} {problem}; it takes a question file; build one with: {builder}")
     if options.eval_limit is not None and options.eval_limit < 1:
         parser.error(f"--eval-limit must be at least 1, got {options.eval_limit}")
-    if not options.dry_run and options.out.is_dir() and any(options.out.iterdir()):
-        if not (options.out / COMMANDS_FILE).exists():
-            parser.error(f"{options.out} holds something else than a sweep (no {COMMANDS_FILE}); choose another --out")
+    filled = options.out.is_dir() and any(options.out.iterdir())
+    if filled and not options.dry_run and not (options.out / COMMANDS_FILE).exists():
+        parser.error(f"{options.out} holds something else than a sweep (no {COMMANDS_FILE}); choose another --out")
     return options, grpo_options
 
 
