@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.command_line import UsageError
+from data_gen.files import write_whole
 from data_gen.records import Question, RecordError, iterate_rows, read_questions
 from eval.gallery import Card, make_cards
 from eval.metrics import Interval
@@ -75,8 +76,9 @@ def write_report(folders: Sequence[Path], out: Path) -> list[Summary]:
     """Write the page that compares the runs in `folders`; returns their summaries. Raises UsageError, RecordError."""
     runs = [read_run(folder) for folder in folders]
     cards, remark = gallery(runs)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(render(runs, cards, remark), encoding="utf-8")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; name a file such as {out / 'report.html'} with --out")
+    write_whole(out, render(runs, cards, remark))
     return [run.summary for run in runs]
 
 

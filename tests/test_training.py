@@ -191,6 +191,18 @@ def test_a_resumed_grpo_continues_from_its_checkpoint(traces: Path, tmp_path: Pa
         assert not torch.equal(weight, start[name]), name
 
 
+def test_grpo_trains_an_adapter_with_the_base_as_reference(traces: Path, tmp_path: Path) -> None:
+    options = ["--max_steps", "2", "--use_peft", "--lora_r", "4", "--beta", "0.1"]
+    trainer = grpo_trainer(traces.with_name("questions.jsonl"), tmp_path, *options)
+    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    assert trainer.ref_model is None
+    for name, weight in trainer.model.named_parameters():
+        assert torch.equal(weight, before[name]) is ("lora" not in name), name
+    kl = [entry["kl"] for entry in trainer.state.log_history if "kl" in entry]
+    assert kl[0] == 0.0 and kl[1] > 0.0
+
+
 def test_the_pair_reward_keeps_mirrored_pairs_together(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
