@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (WorldError, RecordError, FileNotFoundError, FileExistsError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(summary(manifest))
+    print(f"written to {options.out}")
 
 
 def make_parser() -> argparse.ArgumentParser:

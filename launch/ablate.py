@@ -1,4 +1,4 @@
-"""Reward ablation: one GRPO run and one evaluation per set of rewards, then one table.
+r"""Reward ablation: one GRPO run and one evaluation per set of rewards, then one table.
 
     python launch/ablate.py --rewards-grid format,acc format,loc,acc,logic \
         --model runs/sft --data train/questions.jsonl --eval-data val/questions.jsonl
@@ -92,7 +92,13 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     )
     add = parser.add_argument
     grid = ["format,acc", "format,loc,acc,logic"]
-    add("--rewards-grid", nargs="+", metavar="SET", default=grid, help="sets of rewards, a word each (%(default)s)")
+    add(
+        "--rewards-grid",
+        nargs="+",
+        metavar="SET",
+        default=grid,
+        help=f"sets of rewards, a word each (default: {' '.join(grid)})",
+    )
     add("--model", default="runs/sft", help="checkpoint that every row starts from (default: %(default)s)")
     add("--data", type=Path, help="questions to train on; required")
     add("--eval-data", type=Path, help="questions to score on; required")

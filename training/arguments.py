@@ -235,7 +235,9 @@ def check_values(parser: argparse.ArgumentParser, options: dict[str, Any]) -> No
     actions = {action.dest: action for action in parser._actions}
     for name, value in options.items():
         action = actions.get(name)
-        if action is None or value in (None, []) or isinstance(value, dict):
+        if action is None:
+            parser.error(f"unknown key {name!r} in the --config file; --help lists the options")
+        if value in (None, []) or isinstance(value, dict):
             continue
         if isinstance(value, list) and action.nargs is None:
             parser.error(f"{name} takes one value, got {value}")

@@ -92,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_model(model.model)
     checkpoint = open_run(data, config, parts)
     trainer, loaded = make_trainer(model, rewards, config, chosen, root)
-    train(trainer, loaded, checkpoint, rows=f"of {len(questions)} questions, rewards {rewards.rewards}")
+    rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}"
+    train(trainer, loaded, checkpoint, "GRPO", rows)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def main() -> None:
         merge(options.model, options.out)
     except OSError as error:
         parser.exit(2, f"error: {error}\n")
+    print(f"merged into {options.out}")
 
 
 if __name__ == "__main__":

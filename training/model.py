@@ -80,7 +80,8 @@ def resolve_name(name: str) -> str:
 
         return str(cached_tiny())
     path = Path(name)
-    looks_like_path = path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
+    known_parent = path.parent != Path() and path.parent.is_dir()
+    looks_like_path = path.exists() or known_parent or name.startswith((".", "/", "~")) or name.count("/") > 1
     if looks_like_path and not any((path / file).exists() for file in ("config.json", "adapter_config.json")):
         raise FileNotFoundError(f"no checkpoint (config.json) in {name}; give a trained folder, a hub id, or: tiny")
     return name

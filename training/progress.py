@@ -7,7 +7,11 @@ from typing import Any
 from transformers import Trainer
 from transformers.trainer_callback import ProgressCallback
 
-WATCHED = ("loss", "eval_loss", "mean_token_accuracy", "reward", "kl", "completions/mean_length", "train_runtime")
+WATCHED = {  # name in the log -> name on the terminal
+    "loss": "loss", "eval_loss": "eval loss", "mean_token_accuracy": "token accuracy", "reward": "reward", "kl": "kl",
+    "completions/mean_length": "length", "completions/clipped_ratio": "cut off",
+    "frac_reward_zero_std": "groups without spread", "train_runtime": "seconds",
+}  # fmt: skip
 
 
 class TerseProgress(ProgressCallback):
@@ -24,7 +28,7 @@ class TerseProgress(ProgressCallback):
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("rewards/").removesuffix("/mean").removeprefix("completions/")
+    return WATCHED.get(name, name.removeprefix("rewards/").removesuffix("/mean"))
 
 
 def watch(trainer: Trainer) -> None:

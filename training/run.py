@@ -17,6 +17,7 @@ from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
 from training.arguments import DataArguments, ModelArguments, RewardArguments, changed_options, fail, save_config
+from training.card import write_card
 from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
 
@@ -174,18 +175,25 @@ def lora_config(arguments: ModelArguments) -> Any:
     )
 
 
-def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, rows: str) -> None:
-    """Say what is trained on what, train (from a checkpoint if given), save the run."""
+def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, stage: str, rows: str) -> None:
+    """Say what is trained on what, train (from a checkpoint if given), save the run, say where it is."""
     watch(trainer)
-    if trainer.is_world_process_zero():
-        print(f"{describe(loaded)}; {len(trainer.train_dataset)} {rows}", flush=True)
+    main = trainer.is_world_process_zero()
+    folder = Path(trainer.args.output_dir)
+    if main:
+        from_there = f"; goes on from {checkpoint}" if checkpoint else ""
+        print(f"{describe(loaded)}; {rows}{from_there}", flush=True)
     if checkpoint and is_trained(checkpoint, trainer):
         trainer._load_from_checkpoint(checkpoint)
         trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
     else:
         trainer.train(resume_from_checkpoint=checkpoint)
+    if main:
+        write_card(folder, loaded, stage, rows)
     save_run(trainer, loaded)
     trainer.accelerator.wait_for_everyone()
+    if main:
+        print(f"saved to {folder}; score it with: python eval/surds.py --ckpt {folder} --data questions.jsonl")
     trainer.accelerator.end_training()
 
 

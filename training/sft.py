@@ -22,11 +22,12 @@ def make_trainer(model: ModelArguments, config: SurdsSFTConfig, traces: Sequence
     """The trainer on the traces, their images under `root`, and the loaded model."""
     from trl import SFTTrainer
 
+    from training.card import OwnCard
     from training.data import sft_rows, to_dataset
     from training.resume import StrictResume
     from training.run import SaveFrame, load_for_training, lora_config
 
-    class Trainer(StrictResume, SFTTrainer):
+    class Trainer(StrictResume, OwnCard, SFTTrainer):
         """TRL's SFT trainer whose resuming continues."""
 
     loaded = load_for_training(model)
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_model(model.model)
     checkpoint = open_run(data, config, parts)
     trainer, loaded = make_trainer(model, config, shuffled(traces, config.seed, data.limit), root)
-    train(trainer, loaded, checkpoint, rows=f"of {len(traces)} traces")
+    train(trainer, loaded, checkpoint, "SFT", f"{len(trainer.train_dataset)} of {len(traces)} traces of {data.data}")
 
 
 if __name__ == "__main__":

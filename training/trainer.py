@@ -12,11 +12,12 @@ from trl.models.utils import disable_gradient_checkpointing
 from rewards.logic import logic_target
 from rewards.response import parse
 from rewards.settings import RewardSettings, completion_text
+from training.card import OwnCard
 from training.resume import StrictResume
 from training.verifier import VerifierJob, greedy_agreement, verifier_job
 
 
-class SpatialGRPOTrainer(StrictResume, GRPOTrainer):
+class SpatialGRPOTrainer(StrictResume, OwnCard, GRPOTrainer):
     """TRL's GRPOTrainer plus `settings`, the frame and variants of the rewards."""
 
     def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
