@@ -191,6 +191,12 @@ def test_a_resumed_grpo_continues_from_its_checkpoint(traces: Path, tmp_path: Pa
         assert not torch.equal(weight, start[name]), name
 
 
+def test_the_order_of_the_questions_is_left_to_the_user_without_pairs(traces: Path, tmp_path: Path) -> None:
+    questions = traces.with_name("questions.jsonl")
+    assert grpo_trainer(questions, tmp_path).shuffle_dataset is True
+    assert grpo_trainer(questions, tmp_path, "--shuffle_dataset", "false").shuffle_dataset is False
+
+
 def test_grpo_trains_an_adapter_with_the_base_as_reference(traces: Path, tmp_path: Path) -> None:
     options = ["--max_steps", "2", "--use_peft", "--lora_r", "4", "--beta", "0.1"]
     trainer = grpo_trainer(traces.with_name("questions.jsonl"), tmp_path, *options)
@@ -212,7 +218,8 @@ def test_the_pair_reward_keeps_mirrored_pairs_together(
     assert all(a.pair_id == b.pair_id for a, b in twos)
     assert {a.variant for a, b in twos if a.pair_id} == {0} and any(a.pair_id is None for a, _ in twos)
     assert order != shuffled_in_pairs(read_questions(questions), seed=4, limit=None)
-    trainer = grpo_trainer(questions, tmp_path, "--max_steps", "2", "--rewards", "format,pair")
+    trainer = grpo_trainer(questions, tmp_path, "--max_steps", "2", "--rewards", "format, pair")
+    assert trainer.shuffle_dataset is False
     trainer.train()
     assert any("rewards/pair/mean" in entry for entry in trainer.state.log_history)
     odd = [

@@ -29,7 +29,6 @@ def make_trainer(
 
     loaded = load_for_training(model)
     settings = rewards.settings(loaded.frame)
-    config.shuffle_dataset = not rewards.uses_pairs
     trainer = SpatialGRPOTrainer(
         model=loaded.model,
         reward_funcs=select_rewards(rewards.rewards, settings),
@@ -70,6 +69,8 @@ def choose_questions(
     """The questions in training order. Exits with 2 when they do not fill one generation batch."""
     from training.run import shuffled, shuffled_in_pairs
 
+    if rewards.uses_pairs:
+        config.shuffle_dataset = False  # TRL's own shuffling would part the pairs
     chosen = (shuffled_in_pairs if rewards.uses_pairs else shuffled)(questions, config.seed, limit)
     if len(chosen) < (needed := config.generation_batch_size // config.num_generations):
         fail(
