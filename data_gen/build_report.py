@@ -9,8 +9,9 @@ from importlib.metadata import version
 from typing import Any
 
 from data_gen.filters import PAPER_VALUES, REASONS, Thresholds
-from data_gen.records import Question, SceneImage
+from data_gen.records import Question
 from data_gen.scene_builder import JudgedView
+from data_gen.scene_records import SceneImage
 from rewards.grading import TASKS
 
 # SURDS: key frames read, images kept, single-object images used = pairs, questions.

@@ -27,8 +27,9 @@ from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST
 from data_gen.nuscenes_tables import WorldError
 from data_gen.questions import own_units, questions_of
-from data_gen.records import Question, RecordError, SceneImage, question_to_row, scene_to_row, write_rows
+from data_gen.records import Question, RecordError, question_to_row, write_rows
 from data_gen.scene_builder import judge_frame, scene_of
+from data_gen.scene_records import SceneImage, scene_to_row
 from data_gen.world import World, check_files, load_world, select_frames
 from rewards.boxes import CoordinateFrame
 from rewards.grading import SCORINGS, grade_text

@@ -1,14 +1,14 @@
 """An object -> a few words that name it in its image: "white car", "adult wearing a blue shirt".
 
-Two describers that need no model: `truth` reads what a synthetic world says of itself, `colour` names the dominant
-colour of the object's pixels. What is missing, unclear or not specific comes back as a reason to drop the object.
+A describer takes images with the objects to describe and yields, image by image and in order, one description per
+object; what is missing, unclear or not specific comes back as a reason to drop the object.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +55,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Description:
-    """The words, or the reason why there are none."""
+    """The words, or the reason why there are none; `raw` is what a model said before it was put into standard words."""
 
     text: str = ""
     problem: str = ""
+    raw: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,24 @@ class AskedImage:
     objects: tuple[Asked, ...]
 
 
-Describer = Callable[[AskedImage], list[Description]]
+@dataclass(frozen=True)
+class DescriberOptions:
+    """Which describer, and what the describers need; each reads what concerns it.
+
+    version_folder: the tables' folder (`truth`). workers: processes that open images (`colour`).
+    """
+
+    name: str
+    version_folder: Path
+    workers: int = 1
 
 
-def make_describer(name: str, version_folder: Path) -> Describer:
+Describer = Callable[[Iterable[AskedImage]], Iterator[list[Description]]]
+
+
+def make_describer(options: DescriberOptions) -> Describer:
     """The describer of a name. Raises WorldError when `truth` is asked of a world that has no descriptions.json."""
-    return DESCRIBERS[name](version_folder)
+    return DESCRIBERS[options.name](options)
 
 
 def wording(category: str, colour: str) -> str:
@@ -106,19 +119,21 @@ def distinct(descriptions: Sequence[Description]) -> list[Description]:
     ]
 
 
-def truth_describer(version_folder: Path) -> Describer:
+def truth_describer(options: DescriberOptions) -> Describer:
     """Descriptions from the folder's descriptions.json, by annotation."""
-    path = version_folder / "descriptions.json"
+    path = options.version_folder / "descriptions.json"
     if not path.is_file():
         raise WorldError(f"--describer truth needs {path}, which only synthetic worlds have; use --describer colour")
     rows = json.loads(path.read_text(encoding="utf-8"))
     text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
-    return lambda image: [judged(text_of.get(item.annotation_token, "")) for item in image.objects]
+    return lambda images: (
+        [judged(text_of.get(item.annotation_token, "")) for item in image.objects] for image in images
+    )
 
 
-def colour_describer(version_folder: Path) -> Describer:
-    """Descriptions from the dominant colour of the pixels in the box; `version_folder` is not used."""
-    return _describe_by_colour
+def colour_describer(options: DescriberOptions) -> Describer:
+    """Descriptions from the dominant colour of the pixels in the box."""
+    return lambda images: map(_describe_by_colour, images)
 
 
 def _describe_by_colour(image: AskedImage) -> list[Description]:
@@ -142,4 +157,4 @@ def telling_pixels(image_rgb: NDArray[np.uint8], item: Asked) -> NDArray[np.uint
     return image_rgb[rows, columns]
 
 
-DESCRIBERS: dict[str, Callable[[Path], Describer]] = {"colour": colour_describer, "truth": truth_describer}
+DESCRIBERS: dict[str, Callable[[DescriberOptions], Describer]] = {"colour": colour_describer, "truth": truth_describer}

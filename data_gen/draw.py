@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from data_gen.geometry import NEAR_M, project
-from data_gen.records import SceneImage
+from data_gen.scene_records import SceneImage
 from rewards.boxes import Box
 
 PALETTE = ("#ff3b30", "#34c759", "#0a84ff", "#ff9f0a", "#bf5af2", "#64d2ff")

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from data_gen.compass import CARDINALS, DIAGONALS, opposite
 from data_gen.depth_ranges import fair_ranges, official_ranges
 from data_gen.prompts import question_text
-from data_gen.records import Question, QuestionObject, SceneImage, SceneObject
+from data_gen.records import Question, QuestionObject
+from data_gen.scene_records import SceneImage, SceneObject
 from rewards.grading import MIRRORED_TASKS
 
 DISTANCE_TIE_M = 1.0

@@ -1,4 +1,4 @@
-"""The records that link the stages: scenes, questions and reasoning traces as JSON Lines.
+"""The records that link the stages: questions and reasoning traces as JSON Lines; how any record file is read.
 
 Files hold original pixels only. Unknown fields are kept; a bad line raises RecordError with file, line and reason.
 """
@@ -30,38 +30,6 @@ class RecordError(ValueError):
 
 
 @dataclass(frozen=True)
-class SceneObject:
-    """One visible object: 2D box and projected centre in pixels, centre in camera metres (x right, y down, z ahead)."""
-
-    description: str
-    box_xyxy_px: Pixels4
-    pixel_xy: Pixels2
-    xyz_m: Metres3
-    depth_m: float
-    distance_m: float
-    heading: str
-    yaw_rad: float | None = None
-    category: str = ""
-    annotation_token: str = ""
-    lidar_points: int | None = None
-
-
-@dataclass(frozen=True)
-class SceneImage:
-    """One image with the objects that questions may ask about; a line of `scenes.jsonl`."""
-
-    file_name: str
-    objects: tuple[SceneObject, ...]
-    width: int = 1600
-    height: int = 900
-    camera: str = ""
-    scene: str = ""
-    sample_token: str = ""
-    split: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class QuestionObject:
     """An object that a question names (name without article), with its true box, centre and heading."""
 
@@ -76,7 +44,10 @@ class QuestionObject:
 
 @dataclass(frozen=True)
 class Question:
-    """One question; a line of `questions.jsonl`. Both questions of a mirrored pair share `pair_id`."""
+    """One question; a line of `questions.jsonl`. Both questions of a mirrored pair share `pair_id`.
+
+    prompt: the whole text that follows the image, where it comes from outside templates; else it is made when needed.
+    """
 
     id: str
     pair_id: str | None
@@ -94,6 +65,7 @@ class Question:
     split: str = ""
     source: str = "real"
     depth_ranges: str = "official"
+    prompt: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -185,43 +157,6 @@ def _answer_problem(question: Question) -> str | None:
     return None
 
 
-_SCENE_COLUMNS = {  # field of the public metadata -> attribute of SceneObject
-    "descs": "description", "bboxes2D": "box_xyxy_px", "xy2Ds": "pixel_xy", "xyz3Ds": "xyz_m", "depths": "depth_m",
-    "distances": "distance_m", "yaw_descs": "heading",
-}  # fmt: skip
-_OUR_COLUMNS = {
-    "yaws": "yaw_rad", "categories": "category", "annotation_tokens": "annotation_token",
-    "lidar_points": "lidar_points",
-}  # fmt: skip
-
-
-def scene_to_row(scene: SceneImage) -> dict[str, Any]:
-    """A scene as the columns of the public metadata and ours."""
-    columns = {
-        name: [getattr(item, attribute) for item in scene.objects]
-        for name, attribute in (_SCENE_COLUMNS | _OUR_COLUMNS).items()
-    }
-    own = ("width", "height", "camera", "scene", "sample_token", "split")
-    return {"file_name": scene.file_name, **columns, **{name: getattr(scene, name) for name in own}, **scene.extra}
-
-
-def scene_from_row(row: dict[str, Any]) -> SceneImage:
-    """A scene from a row of ours or of the public metadata. Raises ValueError, KeyError on bad columns."""
-    columns = {a: row[name] for name, a in _SCENE_COLUMNS.items()}
-    columns |= {a: row[name] for name, a in _OUR_COLUMNS.items() if name in row}
-    lengths = {name: len(values) for name, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"columns of different lengths: {lengths}")
-    objects = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    known = {f.name for f in fields(SceneImage)} - {"objects", "extra"}
-    rest = {
-        name: value for name, value in row.items() if name not in known | _SCENE_COLUMNS.keys() | _OUR_COLUMNS.keys()
-    }
-    return msgspec.convert(
-        {**{name: row[name] for name in known & row.keys()}, "objects": objects, "extra": rest}, SceneImage
-    )
-
-
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
@@ -270,11 +205,6 @@ def trace_from_row(row: dict[str, Any]) -> Trace:
     return trace
 
 
-def read_scenes(path: Path) -> list[SceneImage]:
-    """All scenes of a JSON Lines file."""
-    return [scene for _, scene in _read(path, scene_from_row)]
-
-
 def read_questions(path: Path) -> list[Question]:
     """All questions of a JSON Lines file, in file order.
 
@@ -305,7 +235,7 @@ def _distinct(
 ) -> list[Record]:
     line_of: dict[str, int] = {}
     records = []
-    for number, record in _read(path, convert):
+    for number, record in read_records(path, convert):
         name = question_of(record).id
         if name in line_of:
             raise RecordError(f"{path}, line {number}: repeats the id {name!r} of line {line_of[name]}")
@@ -345,7 +275,8 @@ def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, row
 
 
-def _read(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[tuple[int, Record]]:
+def read_records(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[tuple[int, Record]]:
+    """(line number, record) of every line that is not blank. Raises RecordError naming file, line and reason."""
     for number, row in iterate_rows(path):
         try:
             yield number, convert(row)

@@ -13,7 +13,7 @@ from data_gen.compass import direction_of
 from data_gen.describe import Asked, AskedImage, Describer, distinct
 from data_gen.filters import Thresholds, geometric_reasons
 from data_gen.lidar import count_inside, count_own_class, read_points, read_points_of
-from data_gen.records import SceneImage, SceneObject
+from data_gen.scene_records import SceneImage, SceneObject
 from data_gen.views import METRE_DECIMALS, View, views_of
 from data_gen.world import Ints, KeyFrame, World
 

@@ -8,12 +8,8 @@ from dataclasses import replace
 
 from data_gen.compass import direction_of
 from data_gen.questions import own_units, questions_of
-from data_gen.records import (
-    Question,
-    QuestionObject,
-    SceneImage,
-    SceneObject,
-)
+from data_gen.records import Question, QuestionObject
+from data_gen.scene_records import SceneImage, SceneObject
 
 KINDS = {  # description -> half length and height in metres
     "white car": (2.2, 1.6), "black truck": (3.4, 3.0), "adult wearing a blue shirt": (0.3, 1.75), "red bus": (5, 3.3),

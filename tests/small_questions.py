@@ -10,7 +10,8 @@ from PIL import Image, ImageDraw
 
 from data_gen.compass import direction_of
 from data_gen.questions import own_units, questions_of
-from data_gen.records import Question, SceneImage, SceneObject, question_to_row, write_rows
+from data_gen.records import Question, question_to_row, write_rows
+from data_gen.scene_records import SceneImage, SceneObject
 
 SIZE = (160, 96)
 COLOURS = ("red", "green", "blue", "yellow")

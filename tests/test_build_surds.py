@@ -20,7 +20,8 @@ from shared import need
 from data_gen.build_surds import check_truth, main
 from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
 from data_gen.images import check_images, image_root
-from data_gen.records import RecordError, SceneImage, read_questions, read_scenes
+from data_gen.records import RecordError, read_questions
+from data_gen.scene_records import SceneImage, read_scenes
 from data_gen.synthetic import WorldSpec, write_world
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, grade_text

@@ -17,11 +17,8 @@ from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.oracle_cues import head_noun, seen_sector
 from data_gen.oracle_wording import SIDES_SEEN, WORDINGS, all_sentences
 from data_gen.questions import own_units, questions_of
-from data_gen.records import (
-    Question,
-    SceneImage,
-    read_scenes,
-)
+from data_gen.records import Question
+from data_gen.scene_records import SceneImage, read_scenes
 from data_gen.trace_checks import ends_with_answer, trace_problems
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS

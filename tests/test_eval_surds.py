@@ -11,7 +11,8 @@ from shared import json_lines, need
 from small_questions import perfect_output, write_small_set
 
 from data_gen.questions import published_units, questions_of
-from data_gen.records import question_to_row, read_questions, read_scenes, write_rows
+from data_gen.records import question_to_row, read_questions, write_rows
+from data_gen.scene_records import read_scenes
 from eval.engines import RandomEngine
 from eval.surds import main
 

@@ -9,7 +9,7 @@ import pytest
 from shared import json_lines, need
 
 from data_gen.questions import Unit, published_units
-from data_gen.records import read_scenes
+from data_gen.scene_records import read_scenes
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, Truth, grade_text, unit_score
 

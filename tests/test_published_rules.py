@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from data_gen.questions import published_units
-from data_gen.records import scene_from_row
+from data_gen.scene_records import scene_from_row
 from rewards.boxes import CoordinateFrame
 from rewards.grading import Truth, grade_text
 

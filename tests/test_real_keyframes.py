@@ -12,7 +12,8 @@ from shared import need
 
 from data_gen import build_cot, build_surds
 from data_gen.draw import draw_marks, scene_marks
-from data_gen.records import read_questions, read_scenes
+from data_gen.records import read_questions
+from data_gen.scene_records import read_scenes
 from eval import surds
 from rewards.grading import TASKS
 from training import grpo, sft

@@ -17,12 +17,11 @@ from data_gen.records import (
     question_from_row,
     question_to_row,
     read_questions,
-    read_scenes,
     read_traces,
-    scene_to_row,
     trace_to_row,
     write_rows,
 )
+from data_gen.scene_records import read_scenes, scene_to_row
 
 QUESTIONS = make_questions(4)
 

@@ -11,7 +11,8 @@ import pytest
 
 from data_gen.prompts import located_response
 from data_gen.questions import own_units, questions_of
-from data_gen.records import Question, SceneImage, SceneObject, Trace
+from data_gen.records import Question, Trace
+from data_gen.scene_records import SceneImage, SceneObject
 from rewards import REWARDS, select_rewards
 from rewards.boxes import CoordinateFrame, centerness, giou, iou, smart_resize
 from rewards.choice import read_choice
