@@ -1,47 +1,21 @@
 """An object -> a few words that name it in its image: "white car", "adult wearing a blue shirt".
 
 A describer takes images with the objects to describe and yields, image by image and in order, one description per
-object; what is missing, unclear or not specific comes back as a reason to drop the object.
+object; what is missing, unclear or not specific comes back as a reason to drop the object. All objects of an image
+that cannot be read get the problem `unreadable_image`.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from data_gen.colours import COLOURS, colour_name
-from data_gen.images import open_rgb
-from data_gen.nuscenes_tables import WorldError
+from data_gen.command_line import UsageError, positive
 from rewards.boxes import Box
-
-NOUNS = {
-    "human.pedestrian.adult": "adult",
-    "human.pedestrian.child": "child",
-    "human.pedestrian.construction_worker": "construction worker",
-    "human.pedestrian.personal_mobility": "scooter rider",
-    "human.pedestrian.police_officer": "police officer",
-    "human.pedestrian.stroller": "stroller",
-    "human.pedestrian.wheelchair": "wheelchair user",
-    "vehicle.bicycle": "bicycle",
-    "vehicle.bus.bendy": "bus",
-    "vehicle.bus.rigid": "bus",
-    "vehicle.car": "car",
-    "vehicle.construction": "construction vehicle",
-    "vehicle.emergency.ambulance": "ambulance",
-    "vehicle.emergency.police": "police car",
-    "vehicle.motorcycle": "motorcycle",
-    "vehicle.trailer": "trailer",
-    "vehicle.truck": "truck",
-}
-# Mostly gaps: most pixels of their boxes show what is behind them.
-_SEE_THROUGH = frozenset({"vehicle.bicycle", "vehicle.motorcycle", "human.pedestrian.stroller"})
-_COLOUR_WORDS = frozenset({*COLOURS, "gray", "silver", "gold", "golden", "cyan", "teal", "turquoise", "maroon"})
 
 
 @dataclass(frozen=True)
@@ -62,6 +36,9 @@ class Description:
     raw: str = ""
 
 
+UNREADABLE = Description(problem="unreadable_image")
+
+
 @dataclass(frozen=True)
 class AskedImage:
     """The objects of one image to describe, with the file and the width and height it must have."""
@@ -75,86 +52,93 @@ class AskedImage:
 class DescriberOptions:
     """Which describer, and what the describers need; each reads what concerns it.
 
-    version_folder: the tables' folder (`truth`). workers: processes that open images (`colour`).
+    version_folder: the tables' folder (`truth`). workers: processes that open images (`colour`, `truth`).
+    model: a folder, hub id (`blip`) or the server's name of a model (`endpoint`). endpoints: base URLs of servers used
+    in turn, and concurrency: images in flight (`endpoint`). batch_size: objects at a time (`blip`).
     """
 
     name: str
     version_folder: Path
     workers: int = 1
+    model: str = ""
+    endpoints: tuple[str, ...] = ()
+    concurrency: int = 16
+    batch_size: int = 16
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What decides the descriptions; the rest only decides how fast they come."""
+        return {"describer": self.name} | ({"describer_model": self.model} if self.model else {})
 
 
 Describer = Callable[[Iterable[AskedImage]], Iterator[list[Description]]]
 
 
+def add_describer_options(group: argparse._ArgumentGroup) -> None:
+    """The command-line options that `describer_options` reads; the script itself defines `--workers`."""
+    add = group.add_argument
+    add("--describer", choices=tuple(DESCRIBERS), default="colour", help="how objects get names (default: %(default)s)")
+    add("--describer-model", metavar="NAME", help="of blip: folder or hub id; of endpoint: the server's name")
+    add("--endpoint", type=_urls, metavar="URL[,URL]", help="of endpoint: OpenAI-compatible servers, used in turn")
+    add("--concurrency", type=positive, metavar="N", help="of endpoint: images in flight (default: 16)")
+    add("--describer-batch-size", type=positive, metavar="N", help="of blip: objects at a time (default: 16)")
+
+
+def describer_options(namespace: argparse.Namespace, version_folder: Path) -> DescriberOptions:
+    """The options of a command line that has `add_describer_options` and `--workers`.
+
+    Raises UsageError for an option that the chosen describer does not read.
+    """
+    name = namespace.describer
+    given: dict[str, Any] = {}
+    for option, (field, readers) in _READ_BY.items():
+        value = getattr(namespace, option)
+        if value is not None and name not in readers:
+            raise UsageError(
+                f"--{option.replace('_', '-')} is read by --describer {' and '.join(readers)}, not by {name}"
+            )
+        given |= {} if value is None else {field: value}
+    return DescriberOptions(name, version_folder, namespace.workers, **given)
+
+
 def make_describer(options: DescriberOptions) -> Describer:
-    """The describer of a name. Raises WorldError when `truth` is asked of a world that has no descriptions.json."""
+    """The describer of a name. Raises UsageError for what it needs and has not."""
     return DESCRIBERS[options.name](options)
-
-
-def wording(category: str, colour: str) -> str:
-    """The standard description: vehicles by colour and type, pedestrians by what they wear."""
-    noun = NOUNS.get(category, category.rsplit(".", 1)[-1].replace("_", " "))
-    if not category.startswith("human.") or category in _SEE_THROUGH:
-        return f"{colour} {noun}"
-    article = "an" if colour[0] in "aeiou" else "a"
-    return f"{noun} wearing {article} {colour} shirt"
-
-
-def judged(text: str) -> Description:
-    """A description with its problem if it is empty or names no colour."""
-    words = " ".join(text.split())
-    if not words:
-        return Description(problem="no_description")
-    if not _COLOUR_WORDS & set(words.lower().replace("-", " ").split()):
-        return Description(problem="vague_description")
-    return Description(words)
 
 
 def distinct(descriptions: Sequence[Description]) -> list[Description]:
     """The descriptions of one image without those that two objects share."""
     counts = Counter(description.text.lower() for description in descriptions)
     return [
-        Description(problem="duplicate_description") if item.text and counts[item.text.lower()] > 1 else item
+        Description(problem="duplicate_description", raw=item.raw)
+        if item.text and counts[item.text.lower()] > 1
+        else item
         for item in descriptions
     ]
 
 
-def truth_describer(options: DescriberOptions) -> Describer:
-    """Descriptions from the folder's descriptions.json, by annotation."""
-    path = options.version_folder / "descriptions.json"
-    if not path.is_file():
-        raise WorldError(f"--describer truth needs {path}, which only synthetic worlds have; use --describer colour")
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
-    return lambda images: (
-        [judged(text_of.get(item.annotation_token, "")) for item in image.objects] for image in images
-    )
+def _urls(text: str) -> tuple[str, ...]:
+    return tuple(url.strip() for url in text.split(",") if url.strip())
 
 
-def colour_describer(options: DescriberOptions) -> Describer:
-    """Descriptions from the dominant colour of the pixels in the box."""
-    return lambda images: map(_describe_by_colour, images)
+def _colour(options: DescriberOptions) -> Describer:
+    from data_gen.describe_colour import colour_describer
+
+    return colour_describer(options.workers)
 
 
-def _describe_by_colour(image: AskedImage) -> list[Description]:
-    image_rgb = np.asarray(open_rgb(image.path, image.size_px))
-    return [_by_colour(image_rgb, item) for item in image.objects]
+def _truth(options: DescriberOptions) -> Describer:
+    from data_gen.describe_truth import truth_describer
+
+    return truth_describer(options.version_folder, options.workers)
 
 
-def _by_colour(image_rgb: NDArray[np.uint8], item: Asked) -> Description:
-    if item.category in _SEE_THROUGH:
-        return Description(problem="colour_unclear")
-    colour = colour_name(telling_pixels(image_rgb, item))
-    return judged(wording(item.category, colour)) if colour else Description(problem="colour_unclear")
+DESCRIBERS: dict[str, Callable[[DescriberOptions], Describer]] = {"colour": _colour, "truth": _truth}
 
-
-def telling_pixels(image_rgb: NDArray[np.uint8], item: Asked) -> NDArray[np.uint8]:
-    """The part of the box that shows paint or clothes: a vehicle's middle below the windows, a person's upper body."""
-    x1, y1, x2, y2 = item.box_xyxy_px
-    left, top, right, bottom = (0.35, 0.2, 0.65, 0.45) if item.category.startswith("human.") else (0.2, 0.35, 0.8, 0.75)
-    columns = slice(int(x1 + left * (x2 - x1)), max(int(x1 + left * (x2 - x1)) + 1, round(x1 + right * (x2 - x1))))
-    rows = slice(int(y1 + top * (y2 - y1)), max(int(y1 + top * (y2 - y1)) + 1, round(y1 + bottom * (y2 - y1))))
-    return image_rgb[rows, columns]
-
-
-DESCRIBERS: dict[str, Callable[[DescriberOptions], Describer]] = {"colour": colour_describer, "truth": truth_describer}
+# Option of the command line -> field, and the describers that read it.
+_READ_BY = {
+    "describer_model": ("model", ("blip", "endpoint")),
+    "endpoint": ("endpoints", ("endpoint",)),
+    "concurrency": ("concurrency", ("endpoint",)),
+    "describer_batch_size": ("batch_size", ("blip",)),
+}

@@ -1,21 +1,16 @@
-"""Every reason to drop an object, each with a near miss that is kept; descriptions and colours."""
+"""Every reason to drop an object, each with a near miss that is kept."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from nuscenes_folder import VERSION, BoxSpec, write_folder
 
-from data_gen.colours import colour_name
-from data_gen.describe import Asked, AskedImage, Description, distinct, judged, make_describer, wording
+from data_gen.describe import make_describer
 from data_gen.filters import Thresholds, geometric_reasons, overlap_shares
-from data_gen.nuscenes_tables import WorldError
-from data_gen.records import RecordError
 from data_gen.scene_builder import JudgedView, judge_frame, scene_of
 from data_gen.views import View
 from data_gen.world import load_world
@@ -191,119 +186,6 @@ def test_a_box_across_the_camera_plane_is_a_counted_drop(tmp_path: Path) -> None
     result = judge(tmp_path, [beside, BoxSpec("vehicle.car", 10.0)])
     assert result.reasons.tolist() == ["centre_outside", ""]
     assert not np.isnan(result.view.boxes_xyxy_px).any()
-
-
-# --- descriptions ---
-
-
-def test_the_standard_wording() -> None:
-    assert wording("vehicle.car", "white") == "white car"
-    assert wording("vehicle.bus.bendy", "blue and orange") == "blue and orange bus"
-    assert wording("vehicle.emergency.police", "white") == "white police car"
-    assert wording("human.pedestrian.adult", "blue") == "adult wearing a blue shirt"
-    assert wording("human.pedestrian.construction_worker", "orange") == "construction worker wearing an orange shirt"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("white car", Description("white car")),
-        ("  White and black  car ", Description("White and black car")),
-        ("", Description(problem="no_description")),
-        ("  ", Description(problem="no_description")),
-        ("a car", Description(problem="vague_description")),
-        ("person walking", Description(problem="vague_description")),
-        ("reddish car", Description(problem="vague_description")),
-    ],
-)
-def test_missing_and_vague_descriptions(text: str, expected: Description) -> None:
-    assert judged(text) == expected
-
-
-def test_two_objects_of_an_image_never_share_a_description() -> None:
-    shared, missing = Description(problem="duplicate_description"), Description(problem="no_description")
-    given = [Description("white car"), Description("red bus"), Description("White car"), missing, missing]
-    assert distinct(given) == [shared, Description("red bus"), shared, missing, missing]
-
-
-def test_truth_reads_the_worlds_own_descriptions(tmp_path: Path) -> None:
-    rows = [{"sample_annotation_token": "a", "description": "white car", "colour": "white"}]
-    asked = AskedImage(
-        tmp_path / "no.jpg", (1600, 900), (Asked("a", "vehicle.car", BOX), Asked("b", "vehicle.car", BOX))
-    )
-    with pytest.raises(WorldError, match=r"truth needs .*descriptions\.json"):
-        make_describer("truth", tmp_path)
-    (tmp_path / "descriptions.json").write_text(json.dumps(rows))
-    assert make_describer("truth", tmp_path)(asked) == [Description("white car"), Description(problem="no_description")]
-
-
-@pytest.mark.parametrize(
-    ("rgb", "name"),
-    [
-        ((205, 32, 38), "red"),
-        ((105, 20, 24), "red"),
-        ((120, 74, 66), "red"),  # as washed out as street cameras show it
-        ((240, 208, 36), "yellow"),
-        ((28, 148, 62), "green"),
-        ((36, 84, 208), "blue"),
-        ((25, 50, 115), "blue"),
-        ((128, 48, 166), "purple"),
-        ((246, 134, 182), "pink"),
-        ((240, 130, 35), "orange"),
-        ((95, 62, 35), "brown"),
-        ((205, 185, 150), "beige"),
-        ((240, 241, 240), "white"),
-        ((120, 121, 119), "grey"),
-        ((30, 31, 35), "black"),
-    ],
-)
-def test_colours_by_name(rgb: tuple[int, int, int], name: str) -> None:
-    assert colour_name(np.full((4, 4, 3), rgb, dtype=np.uint8)) == name
-
-
-def stripes(*shares: tuple[tuple[int, int, int], int]) -> np.ndarray:
-    return np.array([[rgb] * 10 for rgb, rows in shares for _ in range(rows)], dtype=np.uint8)
-
-
-RED, BLUE, GREEN, BLACK, GREY, WHITE = (
-    (200, 30, 30),
-    (36, 84, 208),
-    (28, 148, 62),
-    (20, 20, 22),
-    (110, 110, 110),
-    (235,) * 3,
-)
-
-
-def test_paint_goes_before_glass_shadow_and_road() -> None:
-    assert colour_name(stripes((RED, 4), (BLACK, 3), (GREY, 3))) == "red"
-    assert colour_name(stripes((RED, 4), (BLUE, 4), (GREY, 2))) == "red and blue"
-    assert colour_name(stripes((BLACK, 8), (BLUE, 2))) == "black"  # glass that reflects the sky
-    assert colour_name(stripes((BLACK, 3), (GREY, 3), (WHITE, 3), (RED, 1))) == ""
-
-
-def test_the_colour_describer_names_what_is_in_the_picture(tmp_path: Path) -> None:
-    boxes = [
-        BoxSpec("vehicle.car", 10.0, -3.0, colour=BLUE),
-        BoxSpec("human.pedestrian.adult", 12.0, 3.0, colour=RED),
-        BoxSpec("vehicle.bus.rigid", 20.0, 0.0, colour=WHITE),
-        BoxSpec("vehicle.bus.bendy", 22.0, 10.0, colour=WHITE),
-    ]
-    result = judge(tmp_path, boxes, ambiguity="objects")
-    assert result.descriptions == ("blue car", "adult wearing a red shirt", "", "")
-    assert Counter(result.reasons.tolist()) == {"": 2, "duplicate_description": 2}
-
-
-def test_an_image_that_cannot_be_read_or_has_another_size_is_named(tmp_path: Path) -> None:
-    describe = make_describer("colour", tmp_path)
-    root = write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0)])
-    path = root / "samples/CAM_FRONT/a.jpg"
-    asked = (Asked("a", "vehicle.car", BOX),)
-    with pytest.raises(RecordError, match=r"a\.jpg is 1600x900 pixels, its record says 800x450"):
-        describe(AskedImage(path, (800, 450), asked))
-    path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(RecordError, match=r"a\.jpg cannot be read"):
-        describe(AskedImage(path, (1600, 900), asked))
 
 
 def test_a_scene_record_holds_what_the_filters_saw(tmp_path: Path) -> None:

@@ -1,0 +1,35 @@
+"""Descriptions that a synthetic world gives of itself, by annotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from data_gen.crops import read_image
+from data_gen.describe import UNREADABLE, AskedImage, Describer, Description
+from data_gen.in_order import map_in_processes
+from data_gen.nuscenes_tables import WorldError
+from data_gen.wording import judged
+
+
+def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
+    """Descriptions from the folder's descriptions.json. Raises WorldError when it has none.
+
+    The images are opened all the same, so that a build with the truth drops what a build with a model would drop.
+    """
+    path = version_folder / "descriptions.json"
+    if not path.is_file():
+        raise WorldError(f"--describer truth needs {path}, which only synthetic worlds have; use --describer colour")
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
+
+    def describe(images: Iterable[AskedImage]) -> Iterator[list[Description]]:
+        for image, readable in map_in_processes(_checked, images, workers):
+            yield [judged(text_of.get(item.annotation_token, "")) if readable else UNREADABLE for item in image.objects]
+
+    return describe
+
+
+def _checked(image: AskedImage) -> tuple[AskedImage, bool]:
+    return image, read_image(image) is not None

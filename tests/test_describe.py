@@ -1,0 +1,204 @@
+"""Describers: what they see, how they say it, and what they cannot tell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_gen.colours import colour_name
+from data_gen.command_line import UsageError
+from data_gen.describe import (
+    UNREADABLE,
+    Asked,
+    AskedImage,
+    DescriberOptions,
+    Description,
+    add_describer_options,
+    describer_options,
+    distinct,
+    make_describer,
+)
+from data_gen.nuscenes_tables import WorldError
+from data_gen.records import RecordError
+from data_gen.wording import judged, wording
+
+SIZE = (400, 300)
+BOX = (100.0, 100.0, 200.0, 200.0)
+Rgb = tuple[int, int, int]
+RED, BLUE, GREEN, BLACK, GREY, WHITE = (
+    (200, 30, 30), (36, 84, 208), (28, 148, 62), (20, 20, 22), (110, 110, 110), (235, 235, 235),
+)  # fmt: skip
+Patch = tuple[str, tuple[int, int, int, int], Rgb]  # category, box, colour
+
+
+def picture(path: Path, *patches: Patch) -> AskedImage:
+    """A road-grey picture with an object per patch."""
+    image = Image.new("RGB", SIZE, (120, 120, 120))
+    for _, box, colour in patches:
+        image.paste(colour, box)
+    image.save(path, quality=95)
+    asked = tuple(
+        Asked(f"{path.stem}-{i}", category, tuple(map(float, box))) for i, (category, box, _) in enumerate(patches)
+    )
+    return AskedImage(path, SIZE, asked)
+
+
+def texts(described: Iterator[list[Description]]) -> list[list[str]]:
+    return [[item.text or item.problem for item in image] for image in described]
+
+
+# --- wording ---
+
+
+def test_the_standard_wording() -> None:
+    assert wording("vehicle.car", "white") == "white car"
+    assert wording("vehicle.bus.bendy", "blue and orange") == "blue and orange bus"
+    assert wording("vehicle.emergency.police", "white") == "white police car"
+    assert wording("human.pedestrian.adult", "blue") == "adult wearing a blue shirt"
+    assert wording("human.pedestrian.construction_worker", "orange") == "construction worker wearing an orange shirt"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("white car", Description("white car")),
+        ("  White and black  car ", Description("White and black car")),
+        ("", Description(problem="no_description")),
+        ("  ", Description(problem="no_description")),
+        ("a car", Description(problem="vague_description")),
+        ("person walking", Description(problem="vague_description")),
+        ("reddish car", Description(problem="vague_description")),
+    ],
+)
+def test_missing_and_vague_descriptions(text: str, expected: Description) -> None:
+    assert judged(text) == expected
+
+
+def test_two_objects_of_an_image_never_share_a_description() -> None:
+    shared, missing = Description(problem="duplicate_description"), Description(problem="no_description")
+    given = [Description("white car"), Description("red bus"), Description("White car"), missing, missing]
+    assert distinct(given) == [shared, Description("red bus"), shared, missing, missing]
+
+
+# --- options ---
+
+
+def options_of(*words: str) -> DescriberOptions:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=1)
+    add_describer_options(parser.add_argument_group("descriptions"))
+    return describer_options(parser.parse_args(words), Path("tables"))
+
+
+def test_the_options_of_a_describer() -> None:
+    assert options_of("--workers", "3") == DescriberOptions("colour", Path("tables"), workers=3)
+    assert options_of().settings == {"describer": "colour"}
+
+
+@pytest.mark.parametrize("words", [("--endpoint", "http://a"), ("--describer-model", "m"), ("--concurrency", "2")])
+def test_an_option_that_the_describer_does_not_read_is_refused(words: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match=rf"{words[0]} is read by --describer .*endpoint, not by colour"):
+        options_of(*words)
+
+
+# --- truth ---
+
+
+def test_truth_reads_the_worlds_own_descriptions(tmp_path: Path) -> None:
+    options = DescriberOptions("truth", tmp_path)
+    with pytest.raises(WorldError, match=r"truth needs .*descriptions\.json"):
+        make_describer(options)
+    rows = [{"sample_annotation_token": "a-0", "description": "white car", "colour": "white"}]
+    (tmp_path / "descriptions.json").write_text(json.dumps(rows))
+    image = picture(tmp_path / "a.jpg", ("vehicle.car", (0, 0, 9, 9), RED), ("vehicle.truck", (20, 0, 29, 9), RED))
+    assert list(make_describer(options)([image])) == [[Description("white car"), Description(problem="no_description")]]
+
+
+# --- colour ---
+
+
+@pytest.mark.parametrize(
+    ("rgb", "name"),
+    [
+        ((205, 32, 38), "red"),
+        ((105, 20, 24), "red"),
+        ((120, 74, 66), "red"),  # as washed out as street cameras show it
+        ((240, 208, 36), "yellow"),
+        ((28, 148, 62), "green"),
+        ((36, 84, 208), "blue"),
+        ((25, 50, 115), "blue"),
+        ((128, 48, 166), "purple"),
+        ((246, 134, 182), "pink"),
+        ((240, 130, 35), "orange"),
+        ((95, 62, 35), "brown"),
+        ((205, 185, 150), "beige"),
+        ((240, 241, 240), "white"),
+        ((120, 121, 119), "grey"),
+        ((30, 31, 35), "black"),
+    ],
+)
+def test_colours_by_name(rgb: Rgb, name: str) -> None:
+    assert colour_name(np.full((4, 4, 3), rgb, dtype=np.uint8)) == name
+
+
+def stripes(*shares: tuple[Rgb, int]) -> np.ndarray:
+    return np.array([[rgb] * 10 for rgb, rows in shares for _ in range(rows)], dtype=np.uint8)
+
+
+def test_paint_goes_before_glass_shadow_and_road() -> None:
+    assert colour_name(stripes((RED, 4), (BLACK, 3), (GREY, 3))) == "red"
+    assert colour_name(stripes((RED, 4), (BLUE, 4), (GREY, 2))) == "red and blue"
+    assert colour_name(stripes((BLACK, 8), (BLUE, 2))) == "black"  # glass that reflects the sky
+    assert colour_name(stripes((BLACK, 3), (GREY, 3), (WHITE, 3), (RED, 1))) == ""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_colour_describer_names_what_is_in_the_pictures_in_order(tmp_path: Path, workers: int) -> None:
+    first = picture(
+        tmp_path / "a.jpg",
+        ("vehicle.car", (10, 100, 90, 180), BLUE),
+        ("human.pedestrian.adult", (200, 50, 240, 170), RED),
+    )
+    colours = {"green": GREEN, "red": RED, "white": WHITE}
+    buses = [
+        picture(tmp_path / f"{name}.jpg", ("vehicle.bus.rigid", (50, 50, 250, 200), rgb))
+        for name, rgb in colours.items()
+    ]
+    described = make_describer(DescriberOptions("colour", tmp_path, workers))([first, *buses])
+    assert texts(described) == [["blue car", "adult wearing a red shirt"], *([f"{name} bus"] for name in colours)]
+
+
+# --- images that cannot be used ---
+
+
+@pytest.fixture(params=["colour", "truth"])
+def describer(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[list[AskedImage]], list[list[str]]]:
+    (tmp_path / "descriptions.json").write_text(
+        json.dumps([{"sample_annotation_token": "b-0", "description": "red car"}])
+    )
+    describe = make_describer(DescriberOptions(request.param, tmp_path))
+    return lambda images: texts(describe(images))
+
+
+def test_objects_of_an_image_that_cannot_be_read_are_counted(
+    tmp_path: Path, describer: Callable[[list[AskedImage]], list[list[str]]]
+) -> None:
+    patch = ("vehicle.car", (10, 100, 90, 180), RED)
+    broken, whole = picture(tmp_path / "a.jpg", patch, patch), picture(tmp_path / "b.jpg", patch)
+    for content in (b"", b"no picture", broken.path.read_bytes()[:2000]):
+        broken.path.write_bytes(content)
+        assert describer([broken, whole]) == [[UNREADABLE.problem] * 2, ["red car"]]
+
+
+def test_an_image_of_another_size_is_an_error(
+    tmp_path: Path, describer: Callable[[list[AskedImage]], list[list[str]]]
+) -> None:
+    image = picture(tmp_path / "a.jpg", ("vehicle.car", (10, 100, 90, 180), RED))
+    with pytest.raises(RecordError, match=r"a\.jpg is 400x300 pixels, its record says 800x450"):
+        describer([AskedImage(image.path, (800, 450), image.objects)])
