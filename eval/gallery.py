@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.pages import Picture, load_picture
 from data_gen.records import Question
 from rewards.boxes import Box, CoordinateFrame
 from rewards.grading import TASKS
@@ -17,19 +16,6 @@ from rewards.response import read_point
 
 PER_TASK = 4
 CHOICE_SEED = 0
-LARGEST_SIDE_PX = 800
-JPEG_QUALITY = 82
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image for embedding: a data URI, or None with the path where no image is."""
-
-    key: str
-    width: int
-    height: int
-    uri: str | None
-    path: str
 
 
 @dataclass(frozen=True)
@@ -77,28 +63,13 @@ def make_cards(
     cards = []
     for question in choose(questions, known):
         if question.image not in pictures:
-            pictures[question.image] = load_picture(root / question.image, question, f"image{len(pictures)}")
+            pictures[question.image] = load_picture(root / question.image, question.image_size, f"image{len(pictures)}")
         shown = tuple(
             _shown(run, rows[question.id], question, frame, scoring)
             for run, (rows, frame, scoring) in enumerate(zip(predictions, frames, scorings, strict=True))
         )
         cards.append(Card(question, pictures[question.image], shown))
     return cards
-
-
-def load_picture(path: Path, question: Question, key: str) -> Picture:
-    """The image as a JPEG of at most LARGEST_SIDE_PX; without uri when the file is not there."""
-    from PIL import Image, ImageOps
-
-    if not path.is_file():
-        return Picture(key, question.width, question.height, None, str(path))
-    with Image.open(path) as file:
-        image = ImageOps.exif_transpose(file).convert("RGB")
-    image.thumbnail((LARGEST_SIDE_PX, LARGEST_SIDE_PX))
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
-    uri = "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
-    return Picture(key, question.width, question.height, uri, str(path))
 
 
 def _shown(run: int, row: dict[str, Any], question: Question, frame: CoordinateFrame, scoring: str) -> Shown:

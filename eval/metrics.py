@@ -13,10 +13,10 @@ from statistics import fmean
 
 import numpy as np
 
-from data_gen.records import Question, RecordError
-from eval.floors import task_floors
+from data_gen.floors import task_floors, units_of
+from data_gen.records import Question
 from rewards.boxes import CoordinateFrame
-from rewards.grading import MIRRORED_TASKS, SCORINGS, TASKS, Grade, grade_text, unit_score
+from rewards.grading import SCORINGS, TASKS, Grade, grade_text, unit_score
 from rewards.loc import loc_reward
 from rewards.response import LOCATED_TAGS, Response, parse
 from rewards.settings import RewardSettings
@@ -84,20 +84,6 @@ def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame,
         grades={scoring: grade_text(output, question.truth, frame, scoring) for scoring in SCORINGS},
         loc=loc if style == "located" else None,
     )
-
-
-def units_of(questions: Sequence[Question]) -> dict[str, list[Question]]:
-    """Questions by unit, variants in order. Raises RecordError when a mirrored pair is not two questions."""
-    units: dict[str, list[Question]] = {}
-    for question in questions:
-        units.setdefault(question.unit, []).append(question)
-    for name, members in units.items():
-        members.sort(key=lambda question: question.variant)
-        due = [0, 1] if members[0].task in MIRRORED_TASKS else [0]
-        if [question.variant for question in members] != due:
-            ids = ", ".join(question.id for question in members)
-            raise RecordError(f"unit {name} needs the question variants {due}, the file has {ids}")
-    return units
 
 
 def summarise(outcomes: Sequence[Outcome], scoring: str, seed: int = 0) -> Figures:

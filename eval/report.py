@@ -15,15 +15,16 @@ from typing import Any
 
 from data_gen.command_line import UsageError
 from data_gen.files import write_whole
+from data_gen.pages import page_template
 from data_gen.records import Question, RecordError, iterate_rows, read_questions
 from eval.gallery import Card, make_cards
 from eval.metrics import Interval
 from eval.runner import PREDICTIONS_FILE, RunFacts, read_facts
 from eval.summary import Summary, notes, read_summary
-from eval.text_table import differs, percent, runs_table
+from eval.text_table import differs, runs_table
 from rewards.grading import TASKS
 
-TEMPLATE = "report_template.html"
+TEMPLATE = Path(__file__).with_name("report_template.html")
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 RUN_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#555555")
 TASK_TITLES = {
@@ -107,18 +108,8 @@ def gallery(runs: Sequence[Run]) -> tuple[list[Card], str]:
 
 def render(runs: Sequence[Run], cards: Sequence[Card], remark: str) -> str:
     """The page as text; everything that came from a model is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(percent=percent, number=_number)
     summaries = [run.summary for run in runs]
-    return environment.get_template(TEMPLATE).render(
+    return page_template(TEMPLATE).render(
         summaries=summaries,
         runs=runs,
         colours=[RUN_COLOURS[place % len(RUN_COLOURS)] for place in range(len(runs))],
@@ -165,11 +156,6 @@ def status(question: Question, score: float) -> str:
 
 def _upper(ci95: Interval) -> float:
     return ci95[1] if ci95 else 0.0
-
-
-def _number(value: float) -> str:
-    """A coordinate for SVG, without needless digits."""
-    return f"{value:.1f}".removesuffix(".0")
 
 
 if __name__ == "__main__":

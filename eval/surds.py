@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from data_gen.command_line import UsageError
+from data_gen.floors import units_of
 from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
 from data_gen.prompts import prompt_text
@@ -25,7 +26,7 @@ from data_gen.records import Question, RecordError, question_to_row, read_questi
 from eval.arguments import parse_config, save_config
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
 from eval.engines import ReplayEngine, Reply, Request
-from eval.metrics import Outcome, assess, reasons_of, summarise, units_of
+from eval.metrics import Outcome, assess, reasons_of, summarise
 from eval.runner import CONFIG_FILE, PREDICTIONS_FILE, REPORT_FILE, RunFacts, claim_folder, collect, digest
 from eval.summary import Summary, make_summary, write_summary
 from rewards.boxes import CoordinateFrame

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from data_gen.columns import NONE, aligned, percent
 from eval.metrics import Interval, TaskFigures
 from eval.summary import Summary, notes
 from rewards.grading import TASKS
-
-NONE = "–"
-
-
-def percent(value: float | None) -> str:
-    """A fraction in percent with one decimal, or a dash."""
-    return NONE if value is None else f"{100 * value:.1f}"
 
 
 def with_interval(value: float | None, ci95: Interval) -> str:
@@ -50,16 +44,6 @@ def runs_table(summaries: Sequence[Summary], width: int = 200) -> str:
     if len(lines[0]) > width:
         lines = aligned(list(zip(*rows, strict=True)))
     return "\n".join([*lines, *footnotes(summaries)])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, the first column to the left, the others to the right, a rule under the head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        first, *others = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join([first, *(cell.rstrip().rjust(len(cell)) for cell in others)]))
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
 def footnotes(summaries: Sequence[Summary]) -> list[str]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from small_questions import make_questions, perfect_output
 
+from data_gen.floors import best_point, expected_centerness, task_floors, units_of
 from data_gen.records import Question, RecordError
 from eval.engines import RandomEngine, Request
-from eval.floors import best_point, expected_centerness, task_floors
-from eval.metrics import Figures, assess, bootstrap_intervals, summarise, units_of
+from eval.metrics import Figures, assess, bootstrap_intervals, summarise
 from rewards.boxes import CoordinateFrame, centerness
 from rewards.grading import MIRRORED_TASKS, TASKS
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from small_questions import perfect_output, write_small_set
 
+from data_gen.columns import aligned
 from data_gen.records import Question, read_questions, write_rows
 from eval.report import main as report
 from eval.surds import main as evaluate
-from eval.text_table import aligned
 
 HOSTILE = '<script>alert("x")</script> & "quoted"'
 

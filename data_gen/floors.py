@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
-from data_gen.records import Question
+from data_gen.records import Question, RecordError
 from rewards.boxes import Box, Size
 from rewards.grading import MIRRORED_TASKS
 from rewards.normal_form import normalise
@@ -19,6 +19,20 @@ from rewards.response import numbers_in
 
 Unit = Sequence[Question]
 GRID_XY = (320, 180)
+
+
+def units_of(questions: Sequence[Question]) -> dict[str, list[Question]]:
+    """Questions by unit, variants in order. Raises RecordError when a mirrored pair is not two questions."""
+    units: dict[str, list[Question]] = {}
+    for question in questions:
+        units.setdefault(question.unit, []).append(question)
+    for name, members in units.items():
+        members.sort(key=lambda question: question.variant)
+        due = [0, 1] if members[0].task in MIRRORED_TASKS else [0]
+        if [question.variant for question in members] != due:
+            ids = ", ".join(question.id for question in members)
+            raise RecordError(f"unit {name} needs the question variants {due}, the file has {ids}")
+    return units
 
 
 def task_floors(task: str, units: Sequence[Unit]) -> dict[str, float]:

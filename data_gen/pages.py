@@ -1,0 +1,64 @@
+"""What our self-contained HTML pages share: pictures as data URIs, and templates in which everything is escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data_gen.columns import percent
+from data_gen.images import open_rgb
+from rewards.boxes import Size
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+LARGEST_SIDE_PX = 800
+JPEG_QUALITY = 82
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image for embedding: a data URI, or None with the path where no image is. Size of the original in pixels."""
+
+    key: str
+    width: int
+    height: int
+    uri: str | None
+    path: str
+
+
+def load_picture(path: Path, size: Size, key: str, largest_side_px: int = LARGEST_SIDE_PX) -> Picture:
+    """The image as a JPEG of at most `largest_side_px`; without uri when the file is not there.
+
+    Raises RecordError when the file is no image of `size`.
+    """
+    if not path.is_file():
+        return Picture(key, *size, None, str(path))
+    image = open_rgb(path, size)
+    image.thumbnail((largest_side_px, largest_side_px))
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=JPEG_QUALITY)
+    return Picture(key, *size, "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode(), str(path))
+
+
+def page_template(path: Path) -> Template:
+    """A template that escapes everything and fails on an unknown name; filters `percent` and `number`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(path.parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, number=_number)
+    return environment.get_template(path.name)
+
+
+def _number(value: float) -> str:
+    """A coordinate for SVG, without needless digits."""
+    return f"{value:.1f}".removesuffix(".0")
