@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 from data_gen.filters import PAPER_VALUES, REASONS, Thresholds
 from data_gen.records import Question
-from data_gen.scene_builder import JudgedView
+from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage
 from rewards.grading import TASKS
 
@@ -23,20 +23,25 @@ PAPER_YIELD = {
 
 @dataclass
 class Tally:
-    """Running counts of a build: images and objects read, and objects dropped by reason."""
+    """Running counts over images: objects, drops by reason, and how far the object that got farthest got.
 
-    key_frames: int = 0
+    `reached` counts images by the number of checks that some object of theirs passed; len(REASONS): all.
+    """
+
     images: int = 0
     objects: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    reached: Counter[int] = field(default_factory=Counter)
 
-    def add(self, judged: Iterable[JudgedView]) -> None:
-        """Count the views of one more key frame."""
-        self.key_frames += 1
-        for item in judged:
-            self.images += 1
-            self.objects += len(item.view)
-            self.dropped.update(str(reason) for reason in item.reasons if reason)
+    def add(self, image: JudgedImage) -> None:
+        """Count one more image."""
+        self.images += 1
+        self.objects += len(image.scene.objects) + len(image.drops.objects)
+        reasons = [item.reason for item in image.drops.objects]
+        self.dropped.update(reasons)
+        passed = [len(REASONS)] if image.scene.objects else [REASONS.index(reason) for reason in reasons]
+        if passed:
+            self.reached[max(passed)] += 1
 
 
 def tool_version() -> str:
@@ -50,31 +55,69 @@ def describe_thresholds(thresholds: Thresholds) -> dict[str, Any]:
 
 
 def stages(tally: Tally) -> list[dict[str, Any]]:
-    """Objects left after each check, in order, with the number that the check dropped."""
-    left = tally.objects
-    rows: list[dict[str, Any]] = [{"stage": "some part in the image", "left": left}]
-    for reason in REASONS:
+    """Objects, and images with an object, left after each check, in order, with the objects that the check dropped."""
+    left, images = tally.objects, sum(tally.reached.values())
+    rows: list[dict[str, Any]] = [{"stage": "some part in the image", "left": left, "images": images}]
+    for place, reason in enumerate(REASONS):
         left -= tally.dropped[reason]
-        rows.append({"stage": reason, "dropped": tally.dropped[reason], "left": left})
+        images -= tally.reached[place]
+        rows.append({"stage": reason, "dropped": tally.dropped[reason], "left": left, "images": images})
     return rows
 
 
-def counts(tally: Tally, scenes: Sequence[SceneImage], questions: Sequence[Question]) -> dict[str, Any]:
-    """Numbers of key frames, images, objects, units and questions, the latter two per task."""
-    per_task = Counter(question.task for question in questions)
-    units = {(question.task, question.unit) for question in questions}
-    per_task_units = Counter(task for task, _ in units)
+def image_counts(tally: Tally, scenes: Sequence[SceneImage]) -> dict[str, Any]:
+    """Numbers of images and objects read, kept, and left after each check."""
     return {
-        "key_frames": tally.key_frames,
-        "images": {
-            "read": tally.images,
-            "kept": len(scenes),
-            "with_one_object": sum(len(scene.objects) == 1 for scene in scenes),
-            "with_several": sum(len(scene.objects) > 1 for scene in scenes),
-        },
+        "images": {"read": tally.images, **kept_images(scenes)},
         "objects": {"in_images": tally.objects, "kept": sum(len(scene.objects) for scene in scenes)},
         "stages": stages(tally),
         "dropped": {reason: tally.dropped[reason] for reason in REASONS if tally.dropped[reason]},
+    }
+
+
+def metadata_counts(scenes: Sequence[SceneImage]) -> dict[str, Any]:
+    """Numbers of images and objects of scenes that were chosen elsewhere."""
+    return {"images": kept_images(scenes), "objects": {"kept": sum(len(scene.objects) for scene in scenes)}}
+
+
+def kept_images(scenes: Sequence[SceneImage]) -> dict[str, int]:
+    """Numbers of images by how many objects they have."""
+    alone = sum(len(scene.objects) == 1 for scene in scenes)
+    return {"kept": len(scenes), "with_one_object": alone, "with_several": len(scenes) - alone}
+
+
+def question_counts(questions: Sequence[Question]) -> dict[str, Any]:
+    """Numbers of units and questions per task."""
+    per_task = Counter(question.task for question in questions)
+    per_task_units = Counter(task for task, _ in {(question.task, question.unit) for question in questions})
+    return {
         "units": {task: per_task_units[task] for task in TASKS},
         "questions": {task: per_task[task] for task in TASKS} | {"total": len(questions)},
     }
+
+
+def summary(manifest: dict[str, Any]) -> str:
+    """A few lines for the terminal."""
+    images = manifest["images"]
+    kinds = f"{images['with_one_object']} with one object, {images['with_several']} with several"
+    questions = ", ".join(f"{task} {count}" for task, count in manifest["questions"].items())
+    if manifest["source"] == "metadata":
+        lines = [f"public metadata {manifest['metadata']}: {images['kept']} images ({kinds})"]
+    else:
+        drops = ", ".join(f"{reason} {count}" for reason, count in manifest["dropped"].items())
+        lines = [
+            f"{manifest['source']} world {manifest['version']}, split {manifest['split']}: "
+            f"{manifest['key_frames']} key frames",
+            f"{images['kept']} of {images['read']} images kept ({kinds})",
+            f"objects dropped: {drops or 'none'}",
+        ]
+    lines.append(f"questions: {questions} ({manifest['depth_ranges']} depth ranges)")
+    return "\n".join(lines + [_shared_line(manifest["comparison"])] if "comparison" in manifest else lines)
+
+
+def _shared_line(comparison: dict[str, Any]) -> str:
+    images, objects = comparison["images"], comparison["objects"]
+    return (
+        f"shared with the public metadata: {images['shared']} of its {images['public']} images, "
+        f"{objects['shared']} of its {objects['public']} objects"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from data_gen.records import Question
 from rewards.boxes import CoordinateFrame, Size
 
 STYLES = ("located", "reasoning", "direct")
@@ -59,6 +60,13 @@ _VERIFIER = "{think}\n\nWhich answer does this reasoning reach?"
 def question_text(task: str, names: Sequence[str], variant: int) -> str:
     """The bare question of a task about the named objects (names without article)."""
     return _QUESTIONS[task][variant].format(*names)
+
+
+def prompt_of(question: Question, frame: CoordinateFrame, style: str = "located") -> str:
+    """The text that follows a question's image: its own, where it came with one from outside templates, else ours."""
+    if question.prompt:
+        return question.prompt
+    return prompt_text(question.task, question.question, question.options, frame, question.image_size, style)
 
 
 def prompt_text(

@@ -123,9 +123,10 @@ def single_units(
     )
 
 
-def published_units(scenes: Sequence[SceneImage], seed: int = 42) -> list[Unit]:
+def published_units(scenes: Sequence[SceneImage], seed: int = 42, depth_ranges: str = "official") -> list[Unit]:
     """The units of the published benchmark: all pairs, and as many single-object images drawn by one generator.
 
+    With the default arguments they equal the published ones; `fair` depth ranges make other draws.
     Raises ValueError with both numbers when there are fewer single-object images than pairs.
     """
     rng = random.Random(seed)
@@ -134,7 +135,7 @@ def published_units(scenes: Sequence[SceneImage], seed: int = 42) -> list[Unit]:
     if len(alone) < len(pairs):
         raise ValueError(f"{len(pairs)} pairs need as many single-object images, there are {len(alone)}")
     drawn = sorted(rng.sample(alone, len(pairs)))
-    return _by_task([single_units(scenes[image], image, rng) for image in drawn], pairs)
+    return _by_task([single_units(scenes[image], image, rng, depth_ranges) for image in drawn], pairs)
 
 
 def own_units(

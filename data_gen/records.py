@@ -160,7 +160,8 @@ def _answer_problem(question: Question) -> str | None:
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
-    return {**_flat(row), "objects": [_flat(item) for item in row["objects"]]}
+    flat = {**_flat(row), "objects": [_flat(item) for item in row["objects"]]}
+    return {name: value for name, value in flat.items() if value or name != "prompt"}
 
 
 def question_from_row(row: dict[str, Any]) -> Question:

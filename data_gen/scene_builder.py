@@ -1,49 +1,72 @@
-"""A key frame -> for each camera the objects that questions may ask about, and why the others may not."""
+"""A key frame -> for each camera the objects that may be asked about, and why the others may not.
+
+Only tables and lidar are read here, no image: descriptions come later (`data_gen/describe_scenes.py`).
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data_gen.compass import direction_of
-from data_gen.describe import Asked, AskedImage, Describer, distinct
 from data_gen.filters import Thresholds, geometric_reasons
 from data_gen.lidar import count_inside, count_own_class, read_points, read_points_of
-from data_gen.scene_records import SceneImage, SceneObject
-from data_gen.views import METRE_DECIMALS, View, views_of
+from data_gen.scene_records import DroppedObject, DroppedObjects, SceneImage, SceneObject
+from data_gen.views import METRE_DECIMALS, PIXEL_DECIMALS, View, views_of
 from data_gen.world import Ints, KeyFrame, World
 
 UNCOUNTED = -1
+PIXELS = ("centre", "box-centre")
 
 
 @dataclass(frozen=True)
 class JudgedView:
-    """A view with, per object, the reason why it is dropped (empty: kept), its lidar points, and its description.
+    """A view with, per object, the reason why it is dropped (empty: kept) and its lidar points.
 
-    Lidar points are UNCOUNTED and descriptions empty for objects that an earlier check had dropped.
+    Lidar points are UNCOUNTED for objects that an earlier check had dropped.
     """
 
     view: View
     reasons: NDArray[np.str_]
     lidar_points: Ints
-    descriptions: tuple[str, ...]
 
 
-def judge_frame(world: World, frame: KeyFrame, thresholds: Thresholds, describer: Describer) -> list[JudgedView]:
+@dataclass(frozen=True)
+class JudgedImage:
+    """One image as records: what may be asked about, not yet described, and what was dropped. Either may be empty."""
+
+    scene: SceneImage
+    drops: DroppedObjects
+
+
+def judge_frame(world: World, frame: KeyFrame, thresholds: Thresholds) -> list[JudgedView]:
     """All views of a key frame, judged. The lidar file is read only when some object gets that far."""
     views = views_of(frame)
     reasons = [geometric_reasons(view, thresholds) for view in views]
     counts = count_lidar_points(world, frame, views, reasons)
-    judged = []
-    for view, reason, count in zip(views, reasons, counts, strict=True):
+    for reason, count in zip(reasons, counts, strict=True):
         reason[(reason == "") & (count < thresholds.min_lidar_points)] = "few_lidar_points"
-        image_path = world.root / frame.cameras.file_names[view.camera]
-        judged.append(_judge(frame, view, reason, count, image_path, describer))
-    return judged
+    return [JudgedView(*item) for item in zip(views, reasons, counts, strict=True)]
+
+
+def judged_image(frame: KeyFrame, judged: JudgedView, pixel: str = "centre") -> JudgedImage:
+    """The records of a view. The scene's `extra` holds the camera's 3x3 matrix.
+
+    pixel: where an object is in the image, its projected centre (`centre`) or the centre of its 2D box (`box-centre`).
+    """
+    camera = judged.view.camera
+    width, height = judged.view.size_px
+    objects = _objects(frame, judged, pixel)
+    drops = _dropped_objects(frame, judged)
+    about = (
+        width, height, frame.cameras.channels[camera], frame.scene, frame.sample_token, frame.split,
+    )  # fmt: skip
+    file_name = frame.cameras.file_names[camera]
+    extra = {"intrinsics": frame.cameras.intrinsics[camera].tolist()}
+    return JudgedImage(SceneImage(file_name, objects, *about, extra), DroppedObjects(file_name, drops, *about))
 
 
 def count_lidar_points(world: World, frame: KeyFrame, views: list[View], reasons: list[NDArray[np.str_]]) -> list[Ints]:
@@ -66,60 +89,47 @@ def count_lidar_points(world: World, frame: KeyFrame, views: list[View], reasons
     return counts
 
 
-def scene_of(frame: KeyFrame, judged: JudgedView) -> SceneImage | None:
-    """The record of a view, or None when no object is kept. Its `extra` holds the camera's 3x3 matrix."""
-    kept = np.flatnonzero(judged.reasons == "")
-    if not len(kept):
-        return None
-    camera = judged.view.camera
-    return SceneImage(
-        file_name=frame.cameras.file_names[camera],
-        objects=tuple(_object(frame, judged, int(place)) for place in kept),
-        width=judged.view.size_px[0],
-        height=judged.view.size_px[1],
-        camera=frame.cameras.channels[camera],
-        scene=frame.scene,
-        sample_token=frame.sample_token,
-        split=frame.split,
-        extra={"intrinsics": frame.cameras.intrinsics[camera].tolist()},
+def _objects(frame: KeyFrame, judged: JudgedView, pixel: str) -> tuple[SceneObject, ...]:
+    kept = judged.reasons == ""
+    view, points = judged.view.subset(kept), judged.lidar_points[kept].tolist()
+    centres_px = view.pixels
+    if pixel == "box-centre":
+        centres_px = ((view.boxes_xyxy_px[:, :2] + view.boxes_xyxy_px[:, 2:]) / 2).round(PIXEL_DECIMALS)
+    columns = (view.boxes_xyxy_px.tolist(), centres_px.tolist(), view.centres_m.tolist(), view.yaws_rad.tolist())
+    return tuple(
+        SceneObject(
+            description="",
+            box_xyxy_px=tuple(box),
+            pixel_xy=tuple(centre_px),
+            xyz_m=tuple(centre_m),
+            depth_m=centre_m[2],
+            distance_m=round(math.hypot(*centre_m), METRE_DECIMALS),
+            heading=direction_of(yaw_rad),
+            yaw_rad=yaw_rad,
+            category=str(category),
+            annotation_token=frame.annotations.tokens[index],
+            lidar_points=count,
+        )
+        for box, centre_px, centre_m, yaw_rad, category, index, count in zip(
+            *columns, view.categories, view.indices, points, strict=True
+        )
     )
 
 
-def _judge(
-    frame: KeyFrame, view: View, reasons: NDArray[np.str_], counts: Ints, image_path: Path, describer: Describer
-) -> JudgedView:
-    """Add the descriptions of the objects that are left, or the reasons why there are none."""
-    places = np.flatnonzero(reasons == "")
-    texts = [""] * len(view)
-    if len(places):
-        asked = tuple(_asked(frame, view, int(place)) for place in places)
-        descriptions = distinct(describer(AskedImage(image_path, view.size_px, asked)))
-        for place, description in zip(places, descriptions, strict=True):
-            reasons[place], texts[place] = description.problem, description.text
-    return JudgedView(view, reasons, counts, tuple(texts))
-
-
-def _asked(frame: KeyFrame, view: View, place: int) -> Asked:
-    token = frame.annotations.tokens[view.indices[place]]
-    return Asked(token, str(view.categories[place]), tuple(view.boxes_xyxy_px[place].tolist()))
-
-
-def _object(frame: KeyFrame, judged: JudgedView, place: int) -> SceneObject:
-    view = judged.view
-    x_m, y_m, z_m = view.centres_m[place].tolist()
-    yaw_rad = float(view.yaws_rad[place])
-    x1, y1, x2, y2 = view.boxes_xyxy_px[place].tolist()
-    u, v = view.pixels[place].tolist()
-    return SceneObject(
-        description=judged.descriptions[place],
-        box_xyxy_px=(x1, y1, x2, y2),
-        pixel_xy=(u, v),
-        xyz_m=(x_m, y_m, z_m),
-        depth_m=z_m,
-        distance_m=round(math.hypot(x_m, y_m, z_m), METRE_DECIMALS),
-        heading=direction_of(yaw_rad),
-        yaw_rad=yaw_rad,
-        category=str(view.categories[place]),
-        annotation_token=frame.annotations.tokens[view.indices[place]],
-        lidar_points=int(judged.lidar_points[place]),
+def _dropped_objects(frame: KeyFrame, judged: JudgedView) -> tuple[DroppedObject, ...]:
+    dropped = judged.reasons != ""
+    view, points = judged.view.subset(dropped), judged.lidar_points[dropped].tolist()
+    columns = (view.categories.tolist(), view.boxes_xyxy_px.tolist(), view.centres_m.tolist(), view.indices.tolist())
+    return tuple(
+        DroppedObject(
+            category=category,
+            box_xyxy_px=tuple(box),
+            xyz_m=tuple(centre_m),
+            reason=reason,
+            annotation_token=frame.annotations.tokens[index],
+            lidar_points=None if count == UNCOUNTED else count,
+        )
+        for category, box, centre_m, index, reason, count in zip(
+            *columns, judged.reasons[dropped].tolist(), points, strict=True
+        )
     )

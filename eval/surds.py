@@ -21,7 +21,7 @@ from data_gen.command_line import UsageError
 from data_gen.floors import units_of
 from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
-from data_gen.prompts import prompt_text
+from data_gen.prompts import prompt_of
 from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
 from eval.arguments import parse_config, save_config
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
@@ -169,7 +169,7 @@ def check_replayed(chosen: ChosenEngine, questions: Sequence[Question]) -> None:
 def make_request(question: Question, root: Path, chosen: ChosenEngine) -> Request:
     """A question as the engine gets it."""
     size = question.image_size
-    text = prompt_text(question.task, question.question, question.options, chosen.frame, size, chosen.style)
+    text = prompt_of(question, chosen.frame, chosen.style)
     return Request(question.id, text, root / question.image, size, question.options, chosen.frame.size(size))
 
 

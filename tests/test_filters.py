@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from nuscenes_folder import VERSION, BoxSpec, write_folder
 
-from data_gen.describe import make_describer
 from data_gen.filters import Thresholds, geometric_reasons, overlap_shares
-from data_gen.scene_builder import JudgedView, judge_frame, scene_of
+from data_gen.scene_builder import JudgedView, judge_frame, judged_image
 from data_gen.views import View
 from data_gen.world import load_world
 
@@ -151,12 +150,7 @@ def test_a_view_without_objects_is_fine() -> None:
 
 def judge(tmp_path: Path, boxes: list[BoxSpec], lidarseg: bool = True, **thresholds: object) -> JudgedView:
     world = load_world(write_folder(tmp_path / "world", boxes, lidarseg), VERSION)
-    (judged_view,) = judge_frame(
-        world,
-        world[0],
-        Thresholds(**thresholds),
-        make_describer("colour", world.root / VERSION),  # type: ignore[arg-type]
-    )
+    (judged_view,) = judge_frame(world, world[0], Thresholds(**thresholds))  # type: ignore[arg-type]
     return judged_view
 
 
@@ -192,12 +186,37 @@ def test_a_scene_record_holds_what_the_filters_saw(tmp_path: Path) -> None:
     world = load_world(
         write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0, 1.0, heading_rad=math.pi / 2)]), VERSION
     )
-    (judged_view,) = judge_frame(world, world[0], Thresholds(), make_describer("colour", world.root))
-    scene = scene_of(world[0], judged_view)
-    assert scene is not None
+    (judged_view,) = judge_frame(world, world[0], Thresholds())
+    scene = judged_image(world[0], judged_view).scene
     (item,) = scene.objects
-    assert (item.description, item.heading, item.depth_m, item.lidar_points) == ("red car", "East", 10.0, 20)
+    assert (item.heading, item.depth_m, item.lidar_points) == ("East", 10.0, 20)
     assert item.distance_m == pytest.approx(math.sqrt(101), abs=1e-4)
     assert item.pixel_xy == (900.0, 450.0)
     assert (scene.split, scene.camera, scene.scene) == ("train", "CAM_FRONT", "scene-0001")
     assert scene.extra["intrinsics"][0] == [1000.0, 0.0, 800.0]
+
+
+def test_a_pixel_is_the_projected_centre_or_the_centre_of_the_2d_box(tmp_path: Path) -> None:
+    """They differ for an object that the image's edge cuts."""
+    world = load_world(write_folder(tmp_path / "world", [BoxSpec("vehicle.car", 10.0, 7.5)]), VERSION)
+    (judged_view,) = judge_frame(world, world[0], Thresholds())
+    (centre,) = judged_image(world[0], judged_view).scene.objects
+    (box_centre,) = judged_image(world[0], judged_view, "box-centre").scene.objects
+    x1, y1, x2, y2 = centre.box_xyxy_px
+    assert centre.pixel_xy == (1550.0, 450.0) and x2 == 1600
+    assert box_centre.pixel_xy == (pytest.approx((x1 + x2) / 2, abs=0.01), pytest.approx((y1 + y2) / 2, abs=0.01))
+    assert box_centre.pixel_xy[0] < centre.pixel_xy[0] - 40
+
+
+def test_dropped_objects_are_recorded_with_reason_and_points_where_counted(tmp_path: Path) -> None:
+    boxes = [BoxSpec("animal", 10.0), BoxSpec("vehicle.car", 12.0, 5.0, points=2), BoxSpec("vehicle.truck", 20.0, -5.0)]
+    world = load_world(write_folder(tmp_path / "world", boxes), VERSION)
+    (judged_view,) = judge_frame(world, world[0], Thresholds())
+    image = judged_image(world[0], judged_view)
+    assert [(item.category, item.reason, item.lidar_points) for item in image.drops.objects] == [
+        ("animal", "other_category", None),
+        ("vehicle.car", "few_lidar_points", 2),
+    ]
+    assert image.drops.objects[1].xyz_m == (5.0, 0.0, 12.0) and image.drops.objects[1].annotation_token == "a1"
+    assert [item.category for item in image.scene.objects] == ["vehicle.truck"]
+    assert (image.drops.file_name, image.drops.camera) == (image.scene.file_name, "CAM_FRONT")

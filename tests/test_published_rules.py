@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import random
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from data_gen.question_set import make_questions
 from data_gen.questions import published_units
 from data_gen.scene_records import scene_from_row
+from data_gen.templates import read_templates
 from rewards.boxes import CoordinateFrame
 from rewards.grading import Truth, grade_text
 
@@ -105,3 +108,28 @@ def test_units_are_built_as_published(rules: ModuleType, seed: int) -> None:
         for unit in published_units([scene_from_row(row) for row in rows])
     ]
     assert sorted(ours) == sorted(expected)
+
+
+def test_templates_are_filled_as_published(rules: ModuleType, tmp_path: Path) -> None:
+    texts = {
+        "yaw": "YAW",
+        "xy2d": "XY2D",
+        "depth": "DEPTH",
+        "dis": "DISTANCE",
+        "lr": "LEFT_RIGHT",
+        "fb": "FRONT_BEHIND",
+    }
+    for name, constant in texts.items():
+        (tmp_path / f"{name}.txt").write_text(getattr(rules, f"{constant}_PROMPT"))
+    rng = random.Random(0)
+    rows = [random_row(rng, index) for index in range(200)]
+    published = rules.build_official_vqa_records(rows)
+    expected = {
+        f"{unit['pair_id']}-{variant}": prompt
+        for units in published.values()
+        for unit in units
+        for variant, prompt in enumerate(unit["prompts"])
+    }
+    units = published_units([scene_from_row(row) for row in rows])
+    made = make_questions(units, "metadata", "official", read_templates(tmp_path))
+    assert {question.id.replace("pixel-", "xy2d-"): question.prompt for question in made.questions} == expected

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_gen.prompts import located_response, prompt_text
+from data_gen.prompts import located_response, prompt_of
 from data_gen.records import Question, Trace
 from rewards.boxes import CoordinateFrame
 from rewards.response import map_coordinates
@@ -65,8 +65,7 @@ def to_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
 
 
 def _prompt(question: Question, root: Path, frame: CoordinateFrame) -> dict[str, Any]:
-    text = prompt_text(question.task, question.question, question.options, frame, question.image_size)
-    return {"prompt": _message("user", text), "images": [str((root / question.image).resolve())]}
+    return {"prompt": _message("user", prompt_of(question, frame)), "images": [str((root / question.image).resolve())]}
 
 
 def _message(role: str, content: str) -> list[dict[str, str]]:

@@ -1,0 +1,86 @@
+"""The public SURDS metadata, from a folder or the Hugging Face hub, as scene records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from data_gen.command_line import UsageError
+from data_gen.images import upright_size
+from data_gen.records import RecordError
+from data_gen.scene_records import SceneImage, read_scenes
+
+METADATA = "metadata.jsonl"
+SPLIT_FOLDERS = {"train": ("train", "training"), "val": ("validation", "val")}
+
+
+@dataclass(frozen=True)
+class PublicMetadata:
+    """A metadata file and its scenes, in file order; image names are relative to the file's folder."""
+
+    path: Path
+    scenes: list[SceneImage]
+    missing_images: int
+
+    @property
+    def image_root(self) -> Path:
+        """The folder of the images."""
+        return self.path.parent
+
+
+def read_public_metadata(source: str, split: str = "all") -> PublicMetadata:
+    """The metadata of a local folder or file, or of a dataset on the hub; `split` chooses where there are several.
+
+    Scenes have the size of their image file, or nuScenes' own where there is no file. Raises UsageError when nothing
+    usable is found, RecordError on a bad line or image.
+    """
+    path = find_metadata(_local(source), split)
+    scenes = read_scenes(path)
+    if not scenes:
+        raise RecordError(f"{path} holds no image")
+    there = [(path.parent / scene.file_name).is_file() for scene in scenes]
+    sized = [
+        _with_size_of_file(scene, path.parent, split) if found else replace(scene, split=_split(scene, split))
+        for scene, found in zip(scenes, there, strict=True)
+    ]
+    return PublicMetadata(path, sized, there.count(False))
+
+
+def find_metadata(source: Path, split: str) -> Path:
+    """The metadata file that a path means: itself, the one in the folder, or that of the split's folder below it."""
+    if source.is_file():
+        return source
+    if (source / METADATA).is_file():
+        return source / METADATA
+    found = sorted(source.rglob(METADATA))
+    chosen = [path for path in found if split == "all" or path.parent.name in SPLIT_FOLDERS[split]]
+    if len(chosen) == 1:
+        return chosen[0]
+    listed = ", ".join(str(path.relative_to(source)) for path in found) or "none"
+    raise UsageError(f"{source} must hold one {METADATA}, or one for --split train|val; found: {listed}")
+
+
+def _local(source: str) -> Path:
+    """The source itself if it is on disk, else the hub's copy of the dataset of that name."""
+    if Path(source).exists():
+        return Path(source)
+    if source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise UsageError(
+            f"nothing at {source}; give a folder with {METADATA}, or a dataset's name on the hub: ORG/NAME"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(source, repo_type="dataset"))
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise UsageError(f"{source} is no folder here, and the hub did not give it: {error}") from error
+
+
+def _with_size_of_file(scene: SceneImage, root: Path, split: str) -> SceneImage:
+    width, height = upright_size(root / scene.file_name)
+    return replace(scene, width=width, height=height, split=_split(scene, split))
+
+
+def _split(scene: SceneImage, split: str) -> str:
+    return scene.split or ("" if split == "all" else split)
