@@ -10,7 +10,7 @@ from data_gen.crops import read_image
 from data_gen.describe import UNREADABLE, AskedImage, Describer, Description
 from data_gen.in_order import map_in_processes
 from data_gen.nuscenes_tables import WorldError
-from data_gen.wording import judged
+from data_gen.standardise import standardise
 
 
 def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
@@ -26,9 +26,16 @@ def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
 
     def describe(images: Iterable[AskedImage]) -> Iterator[list[Description]]:
         for image, readable in map_in_processes(_checked, images, workers):
-            yield [judged(text_of.get(item.annotation_token, "")) if readable else UNREADABLE for item in image.objects]
+            texts = [(text_of.get(item.annotation_token, ""), item.category) for item in image.objects]
+            yield [_as_it_is(*text) if readable else UNREADABLE for text in texts]
 
     return describe
+
+
+def _as_it_is(text: str, category: str) -> Description:
+    """The world's own words, where they pass what a model's words must pass."""
+    problem = standardise(text, category).problem
+    return Description(problem=problem, raw=text) if problem else Description(text)
 
 
 def _checked(image: AskedImage) -> tuple[AskedImage, bool]:

@@ -1,9 +1,6 @@
-"""The one standard wording of descriptions."""
+"""The one standard wording of descriptions, and the questions that ask a model for what goes into it."""
 
 from __future__ import annotations
-
-from data_gen.colours import COLOURS
-from data_gen.describe import Description
 
 NOUNS = {
     "human.pedestrian.adult": "adult",
@@ -24,25 +21,38 @@ NOUNS = {
     "vehicle.trailer": "trailer",
     "vehicle.truck": "truck",
 }
-# Mostly gaps: most pixels of their boxes show what is behind them.
-SEE_THROUGH = frozenset({"vehicle.bicycle", "vehicle.motorcycle", "human.pedestrian.stroller"})
-_COLOUR_WORDS = frozenset({*COLOURS, "gray", "silver", "gold", "golden", "cyan", "teal", "turquoise", "maroon"})
+PLURAL_GARMENTS = frozenset({"trousers", "jeans", "shorts", "leggings", "overalls"})
 
 
-def wording(category: str, colour: str) -> str:
-    """The standard description: vehicles by colour and type, pedestrians by what they wear."""
-    noun = NOUNS.get(category, category.rsplit(".", 1)[-1].replace("_", " "))
-    if not category.startswith("human.") or category in SEE_THROUGH:
-        return f"{colour} {noun}"
-    article = "an" if colour[0] in "aeiou" else "a"
-    return f"{noun} wearing {article} {colour} shirt"
+def is_person(category: str) -> bool:
+    """Whether an object is named by what it wears, not by its own colour."""
+    return category.startswith("human.") and category != "human.pedestrian.stroller"
 
 
-def judged(text: str) -> Description:
-    """A description with its problem if it is empty or names no colour."""
-    words = " ".join(text.split())
-    if not words:
-        return Description(problem="no_description")
-    if not _COLOUR_WORDS & set(words.lower().replace("-", " ").split()):
-        return Description(problem="vague_description")
-    return Description(words)
+def noun_of(category: str) -> str:
+    """What an object of a nuScenes category is called."""
+    return NOUNS.get(category, category.rsplit(".", 1)[-1].replace("_", " "))
+
+
+def wording(category: str, colour: str, garment: str = "shirt") -> str:
+    """The standard description: "white and black car", "adult wearing an orange vest"; only people wear garments."""
+    if not is_person(category):
+        return f"{colour} {noun_of(category)}"
+    article = "" if garment in PLURAL_GARMENTS else "an " if colour[0] in "aeiou" else "a "
+    return f"{noun_of(category)} wearing {article}{colour} {garment}"
+
+
+def question_about(category: str) -> str:
+    """What a model is asked about the crop of an object."""
+    noun = noun_of(category)
+    if is_person(category):
+        return f"Which garment does the {noun} in the middle wear on the upper body, and in what colour?"
+    return f"What colour is the {noun} in the middle?"
+
+
+def answer_form(category: str) -> str:
+    """How a model that follows instructions shall answer the question."""
+    example = (
+        "colour and garment, as in: blue shirt" if is_person(category) else "the colour, as in: white, or: red and grey"
+    )
+    return f"Answer with nothing but {example}. If it cannot be made out, answer: unclear."

@@ -26,7 +26,6 @@ from data_gen.describe import (
 )
 from data_gen.nuscenes_tables import WorldError
 from data_gen.records import RecordError
-from data_gen.wording import judged, wording
 
 SIZE = (400, 300)
 BOX = (100.0, 100.0, 200.0, 200.0)
@@ -53,31 +52,7 @@ def texts(described: Iterator[list[Description]]) -> list[list[str]]:
     return [[item.text or item.problem for item in image] for image in described]
 
 
-# --- wording ---
-
-
-def test_the_standard_wording() -> None:
-    assert wording("vehicle.car", "white") == "white car"
-    assert wording("vehicle.bus.bendy", "blue and orange") == "blue and orange bus"
-    assert wording("vehicle.emergency.police", "white") == "white police car"
-    assert wording("human.pedestrian.adult", "blue") == "adult wearing a blue shirt"
-    assert wording("human.pedestrian.construction_worker", "orange") == "construction worker wearing an orange shirt"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("white car", Description("white car")),
-        ("  White and black  car ", Description("White and black car")),
-        ("", Description(problem="no_description")),
-        ("  ", Description(problem="no_description")),
-        ("a car", Description(problem="vague_description")),
-        ("person walking", Description(problem="vague_description")),
-        ("reddish car", Description(problem="vague_description")),
-    ],
-)
-def test_missing_and_vague_descriptions(text: str, expected: Description) -> None:
-    assert judged(text) == expected
+# --- descriptions of one image ---
 
 
 def test_two_objects_of_an_image_never_share_a_description() -> None:
