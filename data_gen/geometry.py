@@ -19,6 +19,8 @@ _FACE = [(1, 1), (-1, 1), (-1, -1), (1, -1)]
 _CORNER_SIGNS = np.array([(x, y, z) for x in (1, -1) for y, z in _FACE]) / 2
 _RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 _EDGES = np.array(_RING + [(a + 4, b + 4) for a, b in _RING] + [(i, i + 4) for i in range(4)])
+# What a cut leaves has the eight corners and a point on each edge; its own edges are among all pairs of these.
+_CUT_EDGES = np.stack(np.triu_indices(8 + len(_EDGES), k=1), axis=1)
 
 
 def quaternions_to_matrices(quaternions_wxyz: Floats) -> Floats:
@@ -55,82 +57,99 @@ def headings_rad(rotations_in_camera: Floats) -> Floats:
     return np.arctan2(forward[..., 0], forward[..., 2])
 
 
-def image_boxes(corners_m: Floats, intrinsics: Floats, sizes_px: NDArray[np.int64]) -> Floats:
+def meet_image(corners: Floats, sizes_px: NDArray[np.int64]) -> Bools:
+    """False (..., N) for boxes of which certainly no part is in the image: a quick look before `image_boxes`.
+
+    corners: (3, ..., 8, N) homogeneous image coordinates, as for `image_boxes`; sizes_px (2, ..., 1). A box is out when
+    all its corners are beyond one border of the image, seen as a plane through the camera, or nearer than NEAR_M.
+    """
+    x, y, depth_m = corners
+    width_px, height_px = sizes_px[:, ..., None]
+    within = (x >= 0, y >= 0, x <= width_px * depth_m, y <= height_px * depth_m, depth_m >= NEAR_M)
+    meets: Bools = np.logical_and.reduce([np.logical_or.reduce(side, axis=-2) for side in within])
+    return meets
+
+
+def image_boxes(corners: Floats, sizes_px: NDArray[np.int64]) -> Floats:
     """2D boxes (N, 4) of 3D boxes: bounds of the convex hull of the projected corners cut at the image.
 
-    corners_m: (N, 8, 3) in the camera frame, in the order of `box_corners`; intrinsics (N, 3, 3); sizes_px (N, 2)
-    width and height. Boxes that reach behind the camera are cut at NEAR_M along their edges. Rows of NaN where no
-    part is in the image. For boxes wholly in front this is the devkit's `post_process_coords`.
+    corners: (3, 8, N) homogeneous image coordinates (u z, v z, z), that is the intrinsics times camera coordinates, in
+    the order of `box_corners`; sizes_px: (2, N) width and height. Boxes that reach behind the camera are cut at NEAR_M
+    along their edges. Rows of NaN where no part is in the image. For boxes wholly in front this is the devkit's
+    `post_process_coords`. Boxes come last, as arrays are fastest along their last axis.
     """
-    boxes = np.full((len(corners_m), 4), np.nan)
-    in_front = corners_m[..., 2] >= NEAR_M
-    whole = in_front.all(axis=1)
-    cut = in_front.any(axis=1) & ~whole
-    for rows, vertices_m in ((whole, corners_m[whole]), (cut, _cut_at_near_plane(corners_m[cut]))):
-        points_px = project(vertices_m, intrinsics[rows][:, None])
-        boxes[rows] = _hull_bounds_in_image(points_px, sizes_px[rows])
-    return boxes
+    bounds = np.full((4, corners.shape[-1]), np.nan)
+    in_front = corners[2] >= NEAR_M
+    whole = np.logical_and.reduce(in_front)
+    cut = np.logical_or.reduce(in_front) & ~whole
+    bounds[:, whole] = _hull_bounds_in_image(_pixels(corners[..., whole]), _EDGES, sizes_px[:, whole])
+    if cut.any():
+        vertices = _cut_at_near_plane(corners[..., cut])
+        bounds[:, cut] = _hull_bounds_in_image(_pixels(vertices), _CUT_EDGES, sizes_px[:, cut])
+    return bounds.T
 
 
-def _cut_at_near_plane(corners_m: Floats) -> Floats:
-    """Vertices (N, 20, 3) of what is left of each box beyond the near plane; unused places repeat a vertex."""
-    start, end = corners_m[:, _EDGES[:, 0]], corners_m[:, _EDGES[:, 1]]
-    depth_start, depth_end = start[..., 2], end[..., 2]
-    crossing = (depth_start >= NEAR_M) != (depth_end >= NEAR_M)
-    share = (NEAR_M - depth_start) / np.where(crossing, depth_end - depth_start, 1.0)
-    vertices = np.concatenate([corners_m, start + share[..., None] * (end - start)], axis=1)
-    used = np.concatenate([corners_m[..., 2] >= NEAR_M, crossing], axis=1)
-    first_used = vertices[np.arange(len(vertices)), used.argmax(axis=1)]
-    return np.where(used[..., None], vertices, first_used[:, None])
+def _pixels(homogeneous: Floats) -> Floats:
+    return homogeneous[:2] / homogeneous[2]
 
 
-def _hull_bounds_in_image(points_px: Floats, sizes_px: NDArray[np.int64]) -> Floats:
-    """Bounds (N, 4) of the convex hull of points (N, P, 2) cut at images (N, 2); NaN where they do not meet."""
-    low, high = points_px.min(axis=1), points_px.max(axis=1)
-    bounds = np.concatenate([low, high], axis=1)
-    inside = (low >= 0).all(axis=1) & (high <= sizes_px).all(axis=1)
-    apart = (high < 0).any(axis=1) | (low > sizes_px).any(axis=1)
-    bounds[apart] = np.nan
-    partly = ~inside & ~apart
-    bounds[partly] = _cut_hull_bounds(points_px[partly], sizes_px[partly])
+def _cut_at_near_plane(corners: Floats) -> Floats:
+    """Vertices (3, 20, N) of what is left of each box beyond the near plane; unused places repeat a vertex."""
+    start, end = corners[:, _EDGES[:, 0]], corners[:, _EDGES[:, 1]]
+    crossing = (start[2] >= NEAR_M) != (end[2] >= NEAR_M)
+    share = (NEAR_M - start[2]) / np.where(crossing, end[2] - start[2], 1.0)
+    vertices = np.concatenate([corners, start + share * (end - start)], axis=1)
+    used = np.concatenate([corners[2] >= NEAR_M, crossing])
+    first_used = vertices[:, used.argmax(axis=0), np.arange(used.shape[1])]
+    return np.where(used, vertices, first_used[:, None])
+
+
+def _hull_bounds_in_image(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
+    """Bounds (4, N) of the convex hulls of points (2, P, N) cut at images (2, N); NaN where they do not meet.
+
+    edges: (E, 2) pairs of points among which are all edges of every hull.
+    """
+    low, high = np.minimum.reduce(points_px, axis=1), np.maximum.reduce(points_px, axis=1)
+    bounds = np.concatenate([low, high])
+    partly = np.logical_or.reduce((low < 0) | (high > sizes_px))
+    if partly.any():
+        bounds[:, partly] = _cut_hull_bounds(points_px[..., partly], edges, sizes_px[:, partly])
     return bounds
 
 
-def _cut_hull_bounds(points_px: Floats, sizes_px: NDArray[np.int64]) -> Floats:
-    """As `_hull_bounds_in_image`, for hulls that cross an image border.
+def _cut_hull_bounds(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
+    """As `_hull_bounds_in_image`, for hulls that cross an image border or lie beside the image.
 
     The vertices of hull and image cut with each other are the points inside the image and, for each border, the ends
-    of the stretch of it that lies in the hull. All segments between two points lie in the hull and its edges are
-    among them, so that this stretch runs from the lowest to the highest crossing.
+    of the stretch of it that lies in the hull.
     """
-    inside = np.logical_and.reduce((points_px >= 0) & (points_px <= sizes_px[:, None]), axis=2)
-    candidates = [np.where(inside[..., None], points_px, np.nan)]
-    for axis in (0, 1):
-        for border in (np.zeros(len(points_px)), sizes_px[:, axis].astype(np.float64)):
-            candidates.append(_border_stretch(points_px, sizes_px[:, 1 - axis], axis, border))
-    vertices = np.concatenate(candidates, axis=1)
+    inside = np.logical_and.reduce((points_px >= 0) & (points_px <= sizes_px[:, None]))
+    inner = np.where(inside, points_px, np.nan)
+    vertices = np.concatenate([inner, _border_stretches(points_px, edges, sizes_px)], axis=1)
     low = np.fmin.reduce(vertices, axis=1)  # unlike nanmin silent where all are NaN
-    return np.concatenate([low, np.fmax.reduce(vertices, axis=1)], axis=1)
+    return np.concatenate([low, np.fmax.reduce(vertices, axis=1)])
 
 
-def _border_stretch(points_px: Floats, side_px: NDArray[np.int64], axis: int, border: Floats) -> Floats:
-    """Both ends (N, 2, 2) of the part of an image border that lies in the hull of points (N, P, 2), or NaN.
+def _border_stretches(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
+    """Both ends (2, 8, N) of the part of each of the four image borders that lies in the hulls of points, or NaN.
 
-    The border is the line where coordinate `axis` equals `border` (N,); the other coordinate runs from 0 to `side_px`.
+    All segments between two points lie in the hull and its edges are among them, so that this part runs from the
+    lowest to the highest crossing. A border is the line where coordinate `axis` is 0 or the image's size; arrays are
+    (axis, border, edge, N), and it is the other coordinate that runs along the border.
     """
-    first, second = np.triu_indices(points_px.shape[1], k=1)
-    start, end = points_px[:, first], points_px[:, second]
-    before, after = start[..., axis] - border[:, None], end[..., axis] - border[:, None]
+    borders = np.stack([np.zeros(sizes_px.shape), sizes_px], axis=1)
+    start, end = points_px[:, None, edges[:, 0]], points_px[:, None, edges[:, 1]]
+    before, after = start - borders[:, :, None], end - borders[:, :, None]
     crossing = (before * after <= 0) & (before != after)
     share = before / np.where(crossing, before - after, 1.0)
-    other = start[..., 1 - axis] + share * (end[..., 1 - axis] - start[..., 1 - axis])
-    lowest = np.maximum(np.where(crossing, other, np.inf).min(axis=1), 0)
-    highest = np.minimum(np.where(crossing, other, -np.inf).max(axis=1), side_px)
-    ends = np.empty((len(points_px), 2, 2))
-    ends[..., axis] = border[:, None]
-    ends[..., 1 - axis] = np.stack([lowest, highest], axis=1)
-    ends[lowest > highest] = np.nan
-    return ends
+    along = start[::-1] + share * (end - start)[::-1]
+    lowest = np.maximum(np.where(crossing, along, np.inf).min(axis=2), 0)
+    highest = np.minimum(np.where(crossing, along, -np.inf).max(axis=2), sizes_px[::-1, None])
+    ends = np.concatenate([lowest, highest], axis=1)  # (axis, 4, N)
+    at_border = np.concatenate([borders, borders], axis=1)
+    on_borders = np.stack([at_border, ends])
+    on_borders[:, np.concatenate([lowest > highest] * 2, axis=1)] = np.nan
+    return np.concatenate([on_borders[:, 0], on_borders[::-1, 1]], axis=1)
 
 
 def points_in_image_boxes(points_px: Floats, boxes_xyxy_px: Floats) -> Bools:

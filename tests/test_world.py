@@ -10,7 +10,15 @@ import pytest
 from nuscenes_folder import VERSION, BoxSpec, edit_table, write_folder
 from shared import need
 
-from data_gen.geometry import NEAR_M, box_corners, headings_rad, image_boxes, project, quaternions_to_matrices
+from data_gen.geometry import (
+    NEAR_M,
+    box_corners,
+    headings_rad,
+    image_boxes,
+    meet_image,
+    project,
+    quaternions_to_matrices,
+)
 from data_gen.lidar import read_labels, read_points
 from data_gen.nuscenes_splits import official_scenes, split_of_scenes
 from data_gen.nuscenes_tables import WorldError
@@ -34,8 +42,9 @@ def random_boxes(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def boxes_of(corners: np.ndarray) -> np.ndarray:
-    count = len(corners)
-    return image_boxes(corners, np.broadcast_to(MATRIX, (count, 3, 3)), np.broadcast_to(SIZE, (count, 2)))
+    """2D boxes (N, 4) of corners (N, 8, 3) in the camera frame."""
+    sizes = np.broadcast_to(SIZE[:, None], (2, len(corners)))
+    return image_boxes((corners @ MATRIX.T).T, sizes)
 
 
 # --- splits ---
@@ -148,6 +157,14 @@ def test_the_camera_uses_its_own_ego_pose(tmp_path: Path) -> None:
     view = views_of(small_world(tmp_path, BoxSpec("vehicle.car", 10.0, right_m=1.0))[0])[0]
     assert view.centres_m[0].tolist() == [1.0, 0.0, 10.0]  # 11 with the lidar's
     assert view.pixels[0].tolist() == [900.0, 450.0]
+
+
+def test_the_quick_look_misses_no_box_and_spares_most_of_those_outside() -> None:
+    corners = box_corners(*random_boxes(4000))
+    meets = meet_image((corners @ MATRIX.T).T, SIZE[:, None])
+    in_image = ~np.isnan(boxes_of(corners)[:, 0])
+    assert not (in_image & ~meets).any()
+    assert (meets & ~in_image).sum() < 0.1 * (~meets).sum()
 
 
 # --- real key frames ---
