@@ -33,7 +33,7 @@ from data_gen.command_line import UsageError, parse_with_config
 from data_gen.compare_metadata import compare, read_build
 from data_gen.describe import make_describer
 from data_gen.describe_scenes import Described, candidates, describe_scenes, unreadable, with_descriptions
-from data_gen.files import write_json
+from data_gen.files import read_json, write_json
 from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST
 from data_gen.judge_world import Judging, judge_world, read_judged
@@ -97,12 +97,14 @@ def build_from_world(
     options: argparse.Namespace, settings: dict[str, Any], templates: Templates | None
 ) -> dict[str, Any]:
     """Scenes and questions of a nuScenes folder: tables, lidar, then descriptions; each object kept or dropped."""
+    folder = output_folder(options, options.nuscenes)
+    if finished := finished_build(folder, settings):
+        return finished
     world = load_world(options.nuscenes, options.version)
     frames = select_frames(world, options.split, options.limit)
     check_files(world, frames)
     describer = make_describer(describer_of(options))
-    if finished := prepare(options, settings, (options.nuscenes,)):
-        return finished
+    start(folder, settings)
     if not world.has_lidarseg:
         print(f"warning: {LIDAR_RULES[False]}", file=sys.stderr)
     job = Judging(world, frames, thresholds_of(options), options.pixel, options.out / UNFINISHED)
@@ -133,13 +135,15 @@ def build_from_metadata(
     """The published construction on the public metadata: its scenes, and its way to choose and order the units."""
     public = read_public_metadata(options.from_metadata, options.split)
     settings |= {"metadata_sha256": sha256(public.path.read_bytes()).hexdigest()}
-    if finished := prepare(options, settings, (public.path,)):
+    folder = output_folder(options, public.path)
+    if finished := finished_build(folder, settings):
         return finished
     try:
         units = published_units(public.scenes, options.seed, settings["depth_ranges"])
     except ValueError as error:
         raise UsageError(f"{public.path}: {error}") from error
     made = make_questions(units, "metadata", settings["depth_ranges"], templates)
+    start(folder, settings)
     write_rows(options.out / "scenes.jsonl", map(scene_to_row, public.scenes))
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
     manifest = {
@@ -156,25 +160,34 @@ def build_from_metadata(
     return finish(options.out, manifest)
 
 
-def prepare(options: argparse.Namespace, settings: dict[str, Any], inputs: tuple[Path, ...]) -> dict[str, Any] | None:
-    """Make the output folder ready; the manifest of a finished build, or None when there is something to do.
+def output_folder(options: argparse.Namespace, read_from: Path) -> OutputFolder:
+    """The folder that is written to."""
+    return OutputFolder(options.out, "questions", options.resume, options.overwrite, (read_from,))
 
-    Raises FileExistsError when the folder must not be touched or holds a build with other settings.
+
+def finished_build(folder: OutputFolder, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The manifest of a finished build that is gone on with, or None when there is something to do.
+
+    Raises FileExistsError when the folder must not be touched or holds a build with other settings. Writes nothing.
     """
-    out: Path = options.out
-    OutputFolder(out, "questions", options.resume, options.overwrite, inputs).prepare()
-    held = None
-    if (out / MANIFEST).is_file():
-        held = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    started = out / UNFINISHED / SETTINGS
-    if held is None and started.is_file():
-        held = {"settings": json.loads(started.read_text(encoding="utf-8"))}
+    folder.check()
+    if not folder.resume:
+        return None
+    finished, started = folder.path / MANIFEST, folder.path / UNFINISHED / SETTINGS
+    held = (
+        {"settings": read_json(started)} if started.is_file() else read_json(finished) if finished.is_file() else None
+    )
     if held is not None and held.get("settings") != json.loads(json.dumps(settings)):
-        raise FileExistsError(f"{out} holds a build with other settings; choose another --out or --overwrite it")
-    if held is not None and not started.is_file():
-        return dict(held)
-    write_json(started, settings)
-    return None
+        raise FileExistsError(
+            f"{folder.path} holds a build with other settings; choose another --out or --overwrite it"
+        )
+    return None if started.is_file() else held
+
+
+def start(folder: OutputFolder, settings: dict[str, Any]) -> None:
+    """Make the folder ready, and note what is built there until the manifest says so."""
+    folder.prepare()
+    write_json(folder.path / UNFINISHED / SETTINGS, settings)
 
 
 def finish(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -18,3 +18,8 @@ def write_whole(path: Path, content: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON."""
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file that this project wrote. Raises ValueError when it is none."""
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from nuscenes_folder import IMAGE, VERSION, BoxSpec, edit_table, write_folder
 from PIL import Image
 from shared import need
 
-from data_gen.build_surds import check_truth, main
+from data_gen import build_surds, judge_world
+from data_gen.build_surds import main
+from data_gen.describe import AskedImage, Describer, DescriberOptions, Description
 from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
 from data_gen.images import check_images, image_root
+from data_gen.question_set import make_questions, truth_problem
+from data_gen.questions import Unit, pixel_unit
 from data_gen.records import RecordError, read_questions
-from data_gen.scene_records import SceneImage, read_scenes
+from data_gen.scene_records import SceneImage, read_drops, read_scenes
 from data_gen.synthetic import WorldSpec, write_world
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, grade_text
@@ -146,6 +151,20 @@ def test_the_synthetic_world_gives_every_task_and_only_true_answers(synthetic: P
     draw_scenes(scenes[:3], synthetic, pictures(tmp_path))
 
 
+def test_every_object_is_kept_or_dropped_with_a_reason(synthetic: Path, tmp_path: Path) -> None:
+    manifest = build(synthetic, tmp_path / "out", "--version", "v1.0-synthetic", "--describer", "truth")
+    scenes, drops = read_scenes(tmp_path / "out" / "scenes.jsonl"), read_drops(tmp_path / "out" / "dropped.jsonl")
+    reasons = Counter(item.reason for image in drops for item in image.objects)
+    assert dict(reasons) == manifest["dropped"]
+    kept = [(scene.file_name, item.annotation_token) for scene in scenes for item in scene.objects]
+    gone = [(image.file_name, item.annotation_token) for image in drops for item in image.objects]
+    assert len(set(kept + gone)) == len(kept) + len(gone) == manifest["objects"]["in_images"]
+    left = [row["left"] for row in manifest["stages"]]
+    images = [row["images"] for row in manifest["stages"]]
+    assert left == sorted(left, reverse=True) and left[-1] == manifest["objects"]["kept"] == len(kept)
+    assert images == sorted(images, reverse=True) and images[-1] == manifest["images"]["kept"] == len(scenes)
+
+
 def test_balance_takes_as_many_single_images_as_pairs(synthetic: Path, tmp_path: Path) -> None:
     options = ("--version", "v1.0-synthetic", "--describer", "truth")
     whole = build(synthetic, tmp_path / "whole", *options)["units"]
@@ -218,16 +237,114 @@ def test_the_real_key_frames_give_a_pair_under_looser_filters(tmp_path: Path) ->
 # --- resume, overwrite, bad input ---
 
 
-def test_resume_keeps_a_finished_build_and_redoes_an_interrupted_one(tmp_path: Path) -> None:
+FILES = ("scenes.jsonl", "dropped.jsonl", "descriptions.jsonl", "questions.jsonl", "manifest.json")
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    assert {path.name for path in out.iterdir()} == {*FILES, ".drive_spatial_rl"}
+    return {name: (out / name).read_bytes() for name in FILES}
+
+
+def test_any_number_of_workers_writes_the_same_bytes(
+    synthetic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_world, "FRAMES_PER_PART", 2)
+    options = ("--version", "v1.0-synthetic", "--describer", "colour")
+    for workers in ("1", "3"):
+        build(synthetic, tmp_path / workers, *options, "--workers", workers)
+    assert contents(tmp_path / "1") == contents(tmp_path / "3")
+
+
+def test_resume_keeps_a_finished_build(tmp_path: Path) -> None:
     root, out = write_folder(tmp_path / "world", [CAR]), tmp_path / "out"
     build(root, out)
-    content, written = (out / "questions.jsonl").read_bytes(), (out / "questions.jsonl").stat().st_mtime_ns
+    written = (out / "questions.jsonl").stat().st_mtime_ns
     build(root, out, "--resume")
     assert (out / "questions.jsonl").stat().st_mtime_ns == written
-    (out / "manifest.json").unlink()
-    (out / "questions.jsonl").write_text("half a li")
-    build(root, out, "--resume")
-    assert (out / "questions.jsonl").read_bytes() == content
+
+
+@dataclass
+class Watch:
+    """Counts the parts judged and the images described, and stops a build at one of them, once."""
+
+    stop_at: tuple[str, int] | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def see(self, what: str) -> None:
+        if (what, self.counts[what]) == self.stop_at:
+            self.stop_at = None
+            raise KeyboardInterrupt
+        self.counts[what] += 1
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watched = Watch()
+    judge_part, make_describer, own_units = judge_world.judge_part, build_surds.make_describer, build_surds.own_units
+
+    def part(job: judge_world.Judging, number: int) -> int:
+        watched.see("parts")
+        return judge_part(job, number)
+
+    def describer(options: DescriberOptions) -> Describer:
+        describe = make_describer(options)
+
+        def images(asked: Iterable[AskedImage]) -> Iterator[list[Description]]:
+            for said in describe(asked):
+                watched.see("images")
+                yield said
+
+        return images
+
+    def units(*arguments: Any) -> list[Unit]:
+        watched.see("units")
+        return own_units(*arguments)
+
+    monkeypatch.setattr(judge_world, "FRAMES_PER_PART", 2)
+    monkeypatch.setattr(judge_world, "judge_part", part)
+    monkeypatch.setattr(build_surds, "make_describer", describer)
+    monkeypatch.setattr(build_surds, "own_units", units)
+    return watched
+
+
+@pytest.mark.parametrize("stop_at", [("parts", 0), ("parts", 3), ("images", 0), ("images", 4), ("units", 0)])
+def test_an_interrupted_build_goes_on_where_it_was(
+    synthetic: Path, tmp_path: Path, watch: Watch, stop_at: tuple[str, int]
+) -> None:
+    """What was done is not done again, and the bytes are those of a build that nothing stopped."""
+    options = ("--version", "v1.0-synthetic", "--describer", "truth", "--workers", "1")
+    build(synthetic, tmp_path / "whole", *options)
+    once = dict(watch.counts)
+    watch.counts.clear()
+    watch.stop_at = stop_at
+    with pytest.raises(KeyboardInterrupt):
+        build(synthetic, tmp_path / "cut", *options)
+    assert not (tmp_path / "cut" / "manifest.json").exists()
+    build(synthetic, tmp_path / "cut", *options, "--resume")
+    assert dict(watch.counts) == once and once["parts"] == 5 and once["images"] > 5
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_a_half_written_line_of_the_log_is_asked_again(synthetic: Path, tmp_path: Path, watch: Watch) -> None:
+    options = ("--version", "v1.0-synthetic", "--describer", "truth", "--workers", "1")
+    build(synthetic, tmp_path / "whole", *options)
+    watch.stop_at = ("images", watch.counts["images"] + 3)
+    with pytest.raises(KeyboardInterrupt):
+        build(synthetic, tmp_path / "cut", *options)
+    log = tmp_path / "cut" / "descriptions.jsonl"
+    log.write_bytes(log.read_bytes()[:-20])
+    build(synthetic, tmp_path / "cut", *options, "--resume")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_an_unfinished_build_is_not_gone_on_with_by_other_settings(
+    synthetic: Path, tmp_path: Path, watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch.stop_at = ("parts", 1)
+    command = ("--nuscenes", str(synthetic), "--out", str(tmp_path / "out"), "--version", "v1.0-synthetic")
+    with pytest.raises(KeyboardInterrupt):
+        main([*command, "--workers", "1"])
+    assert "other settings" in fails(capsys, *command, "--resume", "--min-area-px", "1")
 
 
 def test_a_filled_folder_is_refused_unless_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,12 +389,61 @@ def test_an_image_of_another_size_than_the_tables_say_is_named(
     assert "a.jpg is 1600x900 pixels, its record says 800x900" in message
 
 
+def test_an_image_that_cannot_be_read_is_a_counted_drop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_folder(tmp_path / "world", [CAR, PERSON])
+    (root / IMAGE).write_bytes((root / IMAGE).read_bytes()[:3000])
+    manifest = build(root, tmp_path / "out")
+    assert manifest["dropped"] == {"unreadable_image": 2} and manifest["unreadable_images"] == [IMAGE]
+    assert f"1 images could not be read and are dropped, as {IMAGE}" in capsys.readouterr().err
+
+
+def test_a_lidar_file_that_is_cut_short_is_found_before_anything_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = write_folder(tmp_path / "world", [CAR]), tmp_path / "out"
+    path = root / "samples/LIDAR_TOP/a.bin"
+    path.write_bytes(path.read_bytes()[:-2])
+    assert "a.bin is cut short" in fails(capsys, "--nuscenes", str(root), "--out", str(out))
+    assert not out.exists()
+
+
+def test_the_comparison_with_the_public_metadata_is_in_the_manifest(tmp_path: Path) -> None:
+    root, out = write_folder(tmp_path / "world", [CAR, PERSON]), tmp_path / "out"
+    build(root, out)
+    public = tmp_path / "public"
+    public.mkdir()
+    row = json.loads((out / "scenes.jsonl").read_text())
+    fields = ("file_name", "descs", "bboxes2D", "xy2Ds", "xyz3Ds", "depths", "distances", "yaw_descs")
+    (public / "metadata.jsonl").write_text(json.dumps({name: row[name] for name in fields} | {"file_name": "0.webp"}))
+    manifest = build(root, out, "--resume", "--compare-metadata", str(public))  # of the finished build
+    assert manifest["comparison"]["images_matched_by"] == "positions of objects"
+    assert manifest["comparison"]["objects"]["shared"] == 2
+    assert manifest == build(root, tmp_path / "anew", "--compare-metadata", str(public))
+
+
+def test_prompts_from_templates_are_in_the_questions(tmp_path: Path) -> None:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    slots = {"yaw": 6, "xy2d": 1, "depth": 4, "dis": 5, "lr": 5, "fb": 3}
+    for name, count in slots.items():
+        (folder / f"{name}.txt").write_text(f"{name}: " + "{} " * count)
+    root = write_folder(tmp_path / "world", [CAR])
+    manifest = build(root, tmp_path / "out", "--prompts", str(folder))
+    questions = read_questions(tmp_path / "out" / "questions.jsonl")
+    assert [question.prompt.split(":")[0] for question in questions] == ["yaw", "yaw", "xy2d", "depth"]
+    assert questions[2].prompt == "xy2d: the red car "
+    assert manifest["prompts"]["folder"] == str(folder) and len(manifest["prompts"]["sha256"]) == 64
+
+
 def test_a_question_whose_true_answer_fails_is_a_bug(tmp_path: Path) -> None:
     build(write_folder(tmp_path / "world", [CAR]), tmp_path / "out")
     pixel = next(q for q in read_questions(tmp_path / "out" / "questions.jsonl") if q.task == "pixel")
-    check_truth(pixel)
+    assert truth_problem(pixel) is None
+    assert truth_problem(replace(pixel, answer=(0, 0))) == "(strict): wrong"
+    (scene,) = read_scenes(tmp_path / "out" / "scenes.jsonl")
+    beside_its_box = replace(scene, objects=(replace(scene.objects[0], pixel_xy=(0, 0)),))
     with pytest.raises(RuntimeError, match=r"the true answer of pixel-0-0 fails \(strict\)"):
-        check_truth(replace(pixel, answer=(0, 0)))
+        make_questions([pixel_unit(beside_its_box, 0)], "real", "official")
 
 
 def test_help_runs_as_a_script() -> None:
