@@ -48,14 +48,49 @@ def task_floors(task: str, units: Sequence[Unit]) -> dict[str, float]:
         return {**floors, "honest": floors["constant_point"]}
     floors = {
         "independent": _mean(math.prod(1 / len(question.options) for question in unit) for unit in units),
-        "constant_position": _share_of_commonest(_positions(unit) for unit in units),
-        "constant_text": _share_of_commonest(_texts(unit) for unit in units),
+        "constant_position": _share_of_commonest(positions(unit) for unit in units),
+        "constant_text": _share_of_commonest(texts(unit) for unit in units),
     }
     if task in MIRRORED_TASKS:
-        floors["self_consistent"] = _mean(map(_self_consistent, units))
+        floors["self_consistent"] = _mean(map(self_consistent, units))
         return {**floors, "honest": floors["self_consistent"]}
-    floors["widest_option"] = _mean(_widest(question) for unit in units for question in unit)
+    floors["widest_option"] = _mean(right_among(question, widest_ranges(question)) for (question,) in units)
     return {**floors, "honest": floors["independent"]}
+
+
+def self_consistent(unit: Unit) -> float:
+    """Chance that one guess, turned round for the second question, is right on both."""
+    first, second = unit
+    if first.task == "yaw":
+        return 1 / len(first.options)
+    return 0.0 if first.answer == second.answer else 0.5
+
+
+def positions(unit: Unit) -> tuple[int, ...]:
+    """Places of the true options, from 0, question by question."""
+    return tuple(question.options.index(question.answer_text) for question in unit)
+
+
+def texts(unit: Unit) -> tuple[str, ...]:
+    """Normal forms of the true answers, question by question."""
+    return tuple(normalise(question.answer_text) for question in unit)
+
+
+def range_m(option: str) -> tuple[float, float]:
+    """The two numbers of a depth option."""
+    low_m, high_m = numbers_in(option)[:2]
+    return low_m, high_m
+
+
+def widest_ranges(question: Question) -> list[str]:
+    """The options of a depth question that share the greatest width."""
+    widths_m = {option: range_m(option)[1] - range_m(option)[0] for option in question.options}
+    return [option for option, width_m in widths_m.items() if width_m == max(widths_m.values())]
+
+
+def right_among(question: Question, chosen: Sequence[str]) -> float:
+    """Chance of the truth when one of the chosen options is taken at random."""
+    return (question.answer in chosen) / len(chosen)
 
 
 def expected_centerness(box: Box, image_size: Size) -> float:
@@ -105,34 +140,6 @@ def _axis_centerness(positions_P: np.ndarray, low_N: np.ndarray, high_N: np.ndar
 
 def _random_point(item: tuple[Box, Size]) -> float:
     return expected_centerness(*item)
-
-
-def _self_consistent(unit: Unit) -> float:
-    """Chance that one guess, turned round for the second question, is right on both."""
-    first, second = unit
-    if first.task == "yaw":
-        return 1 / len(first.options)
-    return 0.0 if first.answer == second.answer else 0.5
-
-
-def _widest(question: Question) -> float:
-    """Chance of the truth when one of the widest ranges is taken."""
-    widths_m = {option: _width_m(option) for option in question.options}
-    widest = [option for option, width_m in widths_m.items() if width_m == max(widths_m.values())]
-    return (question.answer in widest) / len(widest)
-
-
-def _width_m(option: str) -> float:
-    low_m, high_m = numbers_in(option)[:2]
-    return high_m - low_m
-
-
-def _positions(unit: Unit) -> tuple[int, ...]:
-    return tuple(question.options.index(question.answer_text) for question in unit)
-
-
-def _texts(unit: Unit) -> tuple[str, ...]:
-    return tuple(normalise(question.answer_text) for question in unit)
 
 
 def _share_of_commonest(items: Iterable[Hashable]) -> float:
