@@ -133,7 +133,29 @@ def _truth(options: DescriberOptions) -> Describer:
     return truth_describer(options.version_folder, options.workers)
 
 
-DESCRIBERS: dict[str, Callable[[DescriberOptions], Describer]] = {"colour": _colour, "truth": _truth}
+def _endpoint(options: DescriberOptions) -> Describer:
+    from data_gen.describe_endpoint import endpoint_describer
+
+    if not (options.endpoints and options.model):
+        raise UsageError(
+            "--describer endpoint needs --endpoint http://HOST:PORT/v1 and --describer-model NAME, a vision "
+            "model that is served there"
+        )
+    return endpoint_describer(options.endpoints, options.model, options.concurrency)
+
+
+def _blip(options: DescriberOptions) -> Describer:
+    from data_gen.describe_blip import DEFAULT_MODEL, blip_describer
+
+    return blip_describer(options.model or DEFAULT_MODEL, options.batch_size)
+
+
+DESCRIBERS: dict[str, Callable[[DescriberOptions], Describer]] = {
+    "colour": _colour,
+    "truth": _truth,
+    "blip": _blip,
+    "endpoint": _endpoint,
+}
 
 # Option of the command line -> field, and the describers that read it.
 _READ_BY = {

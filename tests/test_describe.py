@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from drawn_objects import BLACK, BLUE, GREEN, GREY, RED, WHITE, Rgb, picture
 
 from data_gen.colours import colour_name
 from data_gen.command_line import UsageError
 from data_gen.describe import (
     UNREADABLE,
-    Asked,
     AskedImage,
     DescriberOptions,
     Description,
@@ -26,26 +25,6 @@ from data_gen.describe import (
 )
 from data_gen.nuscenes_tables import WorldError
 from data_gen.records import RecordError
-
-SIZE = (400, 300)
-BOX = (100.0, 100.0, 200.0, 200.0)
-Rgb = tuple[int, int, int]
-RED, BLUE, GREEN, BLACK, GREY, WHITE = (
-    (200, 30, 30), (36, 84, 208), (28, 148, 62), (20, 20, 22), (110, 110, 110), (235, 235, 235),
-)  # fmt: skip
-Patch = tuple[str, tuple[int, int, int, int], Rgb]  # category, box, colour
-
-
-def picture(path: Path, *patches: Patch) -> AskedImage:
-    """A road-grey picture with an object per patch."""
-    image = Image.new("RGB", SIZE, (120, 120, 120))
-    for _, box, colour in patches:
-        image.paste(colour, box)
-    image.save(path, quality=95)
-    asked = tuple(
-        Asked(f"{path.stem}-{i}", category, tuple(map(float, box))) for i, (category, box, _) in enumerate(patches)
-    )
-    return AskedImage(path, SIZE, asked)
 
 
 def texts(described: Iterator[list[Description]]) -> list[list[str]]:
