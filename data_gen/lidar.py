@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_gen.geometry import Floats, points_in_image_boxes, points_in_solid_boxes, project
-from data_gen.nuscenes_tables import WorldError
+from data_gen.lidar_files import read_point_labels, read_values
 from data_gen.world import Annotations, Cameras, Ints, KeyFrame, LidarSweep
 
-FLOATS_PER_POINT = 5  # x, y, z, intensity, ring
 MIN_DEPTH_M = 1.0  # nearer points are returns from the car itself; the devkit cuts there too
 
 
@@ -33,7 +32,7 @@ def count_own_class_points(root: Path, frame: KeyFrame, cameras: Ints, indices: 
     anything is computed. Raises WorldError as `read_labels` does.
     """
     labels = frame.annotations.labels[indices]
-    values = _read_values(root, frame.lidar)
+    values = read_values(root / frame.lidar.file_name)
     point_labels = read_labels(root, frame.lidar, len(values))
     is_wanted = np.zeros(256, dtype=bool)
     is_wanted[labels] = True
@@ -83,7 +82,7 @@ def _count_in_one_image(
 
 def read_points(root: Path, sweep: LidarSweep) -> Floats:
     """The points (P, 3) of a sweep in the global frame. Raises WorldError when the file was cut short."""
-    return _in_global(_read_values(root, sweep), sweep)
+    return _in_global(read_values(root / sweep.file_name), sweep)
 
 
 def read_points_of(root: Path, sweep: LidarSweep, classes: Ints) -> tuple[Floats, NDArray[np.uint8]]:
@@ -91,7 +90,7 @@ def read_points_of(root: Path, sweep: LidarSweep, classes: Ints) -> tuple[Floats
 
     Others, nine out of ten, are left out before anything is computed. Raises WorldError as `read_labels` does.
     """
-    values = _read_values(root, sweep)
+    values = read_values(root / sweep.file_name)
     labels = read_labels(root, sweep, len(values))
     is_wanted = np.zeros(256, dtype=bool)
     is_wanted[classes] = True
@@ -99,26 +98,14 @@ def read_points_of(root: Path, sweep: LidarSweep, classes: Ints) -> tuple[Floats
     return _in_global(values[wanted], sweep), labels[wanted]
 
 
-def _read_values(root: Path, sweep: LidarSweep) -> NDArray[np.float32]:
-    path = root / sweep.file_name
-    values = np.fromfile(path, dtype=np.float32)
-    if values.size == 0 or values.size % FLOATS_PER_POINT or path.stat().st_size % 4:
-        raise WorldError(f"the lidar file {path} is cut short: {path.stat().st_size} bytes are no whole points")
-    return values.reshape(-1, FLOATS_PER_POINT)
-
-
 def _in_global(values: NDArray[np.float32], sweep: LidarSweep) -> Floats:
     moved: Floats = values[:, :3].astype(np.float64) @ sweep.rotation.T + sweep.translation_m
     return moved
 
 
-def read_labels(root: Path, sweep: LidarSweep, point_count: int) -> NDArray[np.uint8]:
+def read_labels(root: Path, sweep: LidarSweep, points: int) -> NDArray[np.uint8]:
     """One lidarseg class per point. Raises WorldError when the file does not have one for each."""
-    path = root / sweep.label_file_name
-    labels = np.fromfile(path, dtype=np.uint8)
-    if len(labels) != point_count:
-        raise WorldError(f"the label file {path} has {len(labels)} labels for {point_count} lidar points")
-    return labels
+    return read_point_labels(root / sweep.label_file_name, points)
 
 
 def count_own_class(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Row = TypeVar("Row", bound="TableRow")
+
+BLOCK_BYTES = 1 << 24
+_ROW_TOKEN = re.compile(rb'"token"\s*:\s*"([^"]*)"')
 
 
 class WorldError(ValueError):
@@ -131,24 +135,80 @@ def has_table(folder: Path, row_type: type[TableRow]) -> bool:
 
 
 def read_table(folder: Path, row_type: type[Row]) -> list[Row]:
-    """All rows of a table. Raises WorldError naming the file when it is missing or its content does not fit."""
+    """All rows of a table. Raises WorldError as `read_batches` does."""
+    return [row for rows in read_batches(folder, row_type) for row in rows]
+
+
+def read_batches(folder: Path, row_type: type[Row]) -> Iterator[list[Row]]:
+    """The rows of a table, some ten thousand at a time: tables of gigabytes are never in memory as a whole.
+
+    Raises WorldError naming the file when it is missing or its content does not fit, with the row's token if there is
+    one.
+    """
     path = folder / f"{_FILES[row_type]}.json"
     if not path.is_file():
         raise WorldError(f"the table {path} is missing; unpack the metadata of {folder.name} again")
+    decoder = msgspec.json.Decoder(list[row_type])  # type: ignore[valid-type]
+    with path.open("rb") as file:
+        opening, rest = b"", b""
+        while block := file.read(BLOCK_BYTES):
+            rest += block
+            end = _last_row_end(rest)
+            try:
+                rows = decoder.decode(b"".join((opening, memoryview(rest)[:end], b"]"))) if end else []
+            except msgspec.DecodeError:  # a comma inside a row, or a broken table: the rest as one will tell
+                rest += file.read()
+                break
+            if end:
+                opening, rest = b"[", rest[end + 1 :]
+                yield rows
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[row_type])  # type: ignore[valid-type]
+        yield decoder.decode(opening + rest)
     except msgspec.DecodeError as error:  # also its subclass ValidationError
-        raise WorldError(f"the table {path} cannot be read: {error}") from error
+        raise _table_error(path, row_type, str(error)) from error
 
 
-def positions(tokens: Iterable[str], place_of: dict[str, int], table: str) -> NDArray[np.int64]:
+def _last_row_end(text: bytes) -> int:
+    """Where the last comma between two JSON objects is, or 0."""
+    start = text.rfind(b"{")
+    while start > 0:
+        before = text[max(0, start - 64) : start].rstrip()
+        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
+            return max(0, start - 64) + len(before) - 1
+        start = text.rfind(b"{", 0, start)
+    return 0
+
+
+def _table_error(path: Path, row_type: type[TableRow], problem: str) -> WorldError:
+    """What is wrong with a table that cannot be decoded, and in which row; places are those in the whole file."""
+    content = path.read_bytes()
+    try:
+        msgspec.json.decode(content, type=list[row_type])  # type: ignore[valid-type]
+    except msgspec.DecodeError as error:
+        problem = str(error)
+    row = b""
+    if place := re.search(r"\(byte (\d+)\)", problem):
+        row = content[max(0, int(place[1]) - 4096) : int(place[1])]
+    elif place := re.search(r"\$\[(\d+)\]", problem):
+        row = bytes(msgspec.json.decode(content, type=list[msgspec.Raw])[int(place[1])])
+    tokens = _ROW_TOKEN.findall(row)
+    where = f", in the row with the token {tokens[-1].decode(errors='replace')!r}" if tokens else ""
+    return WorldError(f"the table {path} cannot be read: {problem}{where}")
+
+
+def positions(tokens: Iterable[str], place_of: dict[str, int], table: str) -> NDArray[np.int32]:
     """Where each token stands in its table. Raises WorldError naming a token that is not in it."""
     try:
-        return np.array([place_of[token] for token in tokens], dtype=np.int64)
+        return np.array([place_of[token] for token in tokens], dtype=np.int32)
     except KeyError as error:
         raise WorldError(f"{table}.json lacks the token {error}, which another table refers to") from error
 
 
-def index_of(rows: Iterable[Row]) -> dict[str, int]:
-    """Token -> place in the table, for tables whose rows carry a token."""
-    return {row.token: place for place, row in enumerate(rows)}  # type: ignore[attr-defined]
+def index_of(rows: Sequence[Row]) -> dict[str, int]:
+    """Token -> place in the table, for tables whose rows carry a token. Raises WorldError naming one that repeats."""
+    tokens: list[str] = [row.token for row in rows]  # type: ignore[attr-defined]
+    place_of = {token: place for place, token in enumerate(tokens)}
+    if len(place_of) < len(tokens):
+        repeated = next(token for place, token in enumerate(tokens) if place_of[token] != place)
+        raise WorldError(f"{_FILES[type(rows[0])]}.json has the token {repeated!r} twice")
+    return place_of

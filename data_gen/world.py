@@ -1,12 +1,12 @@
 """A nuScenes-format folder as arrays: key frames with cameras, lidar sweep and annotated boxes.
 
-Every sensor has its own ego pose: sensors of one key frame fire up to 50 ms apart, and using another's shifts boxes by
-the distance driven meanwhile. No image and no lidar file is opened here.
+Key frames are cut out of arrays that hold all of them (`data_gen/world_arrays.py`, `data_gen/world_sensors.py`), so a
+world can be handed to forked processes at no cost. No image and no lidar file is opened here.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,31 +14,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data_gen.geometry import Floats, quaternions_to_matrices
-from data_gen.nuscenes_splits import split_of_scenes
-from data_gen.nuscenes_tables import (
-    Annotation,
-    CalibratedSensor,
-    Category,
-    EgoPose,
-    Instance,
-    Lidarseg,
-    Sample,
-    SampleData,
-    Scene,
-    Sensor,
-    WorldError,
-    has_table,
-    index_of,
-    positions,
-    read_table,
-    version_folder,
-)
+from data_gen.geometry import Floats
+from data_gen.lidar_files import check_label_count, point_count
+from data_gen.nuscenes_tables import WorldError, version_folder
+from data_gen.world_arrays import NO_LABEL, BoxRows, Ints, KeyFrameRows, Texts, read_boxes, read_key_frames
+from data_gen.world_sensors import CameraRows, LidarRows, read_label_files, read_sensor_files
 
-Ints = NDArray[np.int64]
 SYNTHETIC_VERSION = "v1.0-synthetic"
-LIDAR = "LIDAR_TOP"
-NO_LABEL = -1
+LARGEST_LABEL = 255  # labels are stored as one byte per point
 
 
 @dataclass(frozen=True)
@@ -74,13 +57,6 @@ class Annotations:
     sizes_wlh_m: Floats  # (N, 3)
     rotations: Floats  # (N, 3, 3)
 
-    def slice(self, start: int, end: int) -> Annotations:
-        """The boxes from `start` up to, without, `end`."""
-        return Annotations(
-            self.tokens[start:end], self.categories[start:end],
-            self.labels[start:end], self.centres_m[start:end], self.sizes_wlh_m[start:end], self.rotations[start:end],
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
 class KeyFrame:
@@ -95,96 +71,96 @@ class KeyFrame:
 
 
 @dataclass(frozen=True)
-class _Files:
-    """The S sensor files of all key frames, key frame by key frame (`starts`), with poses sensor to global."""
-
-    starts: Ints  # (F + 1,)
-    channels: tuple[str, ...]
-    names: tuple[str, ...]
-    label_names: tuple[str, ...]
-    sizes_px: Ints  # (S, 2)
-    intrinsics: Floats  # (S, 3, 3)
-    rotations: Floats  # (S, 3, 3)
-    translations_m: Floats  # (S, 3)
-
-
-@dataclass(frozen=True)
 class World:
     """All key frames of a folder, by scene name and time; indexable like a sequence of KeyFrame."""
 
     root: Path
     version: str
     has_lidarseg: bool
-    sample_tokens: tuple[str, ...]
-    scenes: tuple[str, ...]
-    splits: tuple[str, ...]
-    files: _Files
-    annotations: Annotations
-    annotation_starts: Ints  # (F + 1,)
+    key_frames: KeyFrameRows
+    cameras: CameraRows
+    lidars: LidarRows
+    boxes: BoxRows
 
     @property
     def source(self) -> str:
         """`synthetic` or `real`, as results must say."""
         return "synthetic" if self.version == SYNTHETIC_VERSION else "real"
 
+    @property
+    def scenes(self) -> tuple[str, ...]:
+        """The scene of each key frame."""
+        return tuple(self.key_frames.scene_names[code] for code in self.key_frames.scenes)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The split of each key frame, empty for scenes of none."""
+        return tuple(self.key_frames.scene_splits[code] for code in self.key_frames.scenes)
+
     def __len__(self) -> int:
-        return len(self.sample_tokens)
+        return len(self.key_frames.tokens)
 
     def __getitem__(self, frame: int) -> KeyFrame:
-        start, end = self.annotation_starts[frame], self.annotation_starts[frame + 1]
+        rows = self.key_frames
+        scene = rows.scenes[frame]
         return KeyFrame(
-            self.sample_tokens[frame], self.scenes[frame], self.splits[frame], self._cameras(frame),
-            self._lidar(frame), self.annotations.slice(start, end),
+            rows.tokens[frame].decode(), rows.scene_names[scene], rows.scene_splits[scene], self._cameras(frame),
+            self._lidar(frame), self._annotations(frame),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[KeyFrame]:
         return (self[frame] for frame in range(len(self)))
 
     def _cameras(self, frame: int) -> Cameras:
-        files = self.files
-        rows = [row for row in range(*files.starts[frame : frame + 2]) if files.channels[row] != LIDAR]
-        rotations = np.swapaxes(files.rotations[rows], -1, -2)
-        translations_m = -(rotations @ files.translations_m[rows][..., None])[..., 0]
+        rows = self.cameras
+        cut = slice(*rows.starts[frame : frame + 2])
         return Cameras(
-            tuple(files.channels[row] for row in rows), tuple(files.names[row] for row in rows),
-            files.sizes_px[rows], files.intrinsics[rows], rotations, translations_m,
+            tuple(rows.channel_names[code] for code in rows.channels[cut].tolist()), decoded(rows.file_names[cut]),
+            rows.sizes_px[cut], rows.intrinsics[cut], rows.rotations[cut], rows.translations_m[cut],
         )  # fmt: skip
 
     def _lidar(self, frame: int) -> LidarSweep:
-        files = self.files
-        rows = [row for row in range(*files.starts[frame : frame + 2]) if files.channels[row] == LIDAR]
-        if not rows:
-            raise WorldError(f"key frame {self.sample_tokens[frame]} has no {LIDAR} in sample_data.json")
-        row = rows[0]
-        return LidarSweep(files.names[row], files.label_names[row], files.rotations[row], files.translations_m[row])
+        rows = self.lidars
+        names = rows.file_names[frame].decode(), rows.label_file_names[frame].decode()
+        return LidarSweep(*names, rows.rotations[frame], rows.translations_m[frame])
+
+    def _annotations(self, frame: int) -> Annotations:
+        rows = self.boxes
+        cut = slice(*rows.starts[frame : frame + 2])
+        codes = rows.categories[cut]
+        return Annotations(
+            decoded(rows.tokens[cut]), rows.category_names[codes], rows.category_labels[codes],
+            rows.centres_m[cut], rows.sizes_wlh_m[cut], rows.rotations[cut],
+        )  # fmt: skip
+
+
+def decoded(values: Texts) -> tuple[str, ...]:
+    """Tokens or file names as text."""
+    return tuple(value.decode() for value in values.tolist())
 
 
 def load_world(root: Path, version: str) -> World:
     """Read the tables of `root/version`.
 
     Raises WorldError for a version that is not there (listing those that are), a missing or broken table (named), a
-    reference to nothing, or a folder without annotations.
+    reference to nothing, a row that cannot be right (named), or a folder without annotations.
     """
     folder = version_folder(root, version)
-    scene_names = {row.token: row.name for row in read_table(folder, Scene)}
-    samples = read_table(folder, Sample)
-    if not samples:
-        raise WorldError(f"{folder} has no key frames: sample.json is empty")
-    if unknown := [row.token for row in samples if row.scene_token not in scene_names]:
-        raise WorldError(f"scene.json lacks the scene of the key frame {unknown[0]}")
-    samples.sort(key=lambda row: (scene_names[row.scene_token], row.timestamp))
-    frame_of = index_of(samples)
-    label_files = _label_files(root, folder)
-    annotations, annotation_starts = _read_annotations(folder, frame_of)
-    if label_files and NO_LABEL in annotations.labels:
+    key_frames, frame_of = read_key_frames(folder)
+    label_files = read_label_files(root, folder)
+    boxes = read_boxes(folder, frame_of)
+    if label_files:
+        _check_labels(folder, boxes)
+    cameras, lidars = read_sensor_files(folder, frame_of, label_files)
+    return World(root, version, bool(label_files), key_frames, cameras, lidars, boxes)
+
+
+def _check_labels(folder: Path, boxes: BoxRows) -> None:
+    labels = boxes.category_labels[np.unique(boxes.categories)]
+    if NO_LABEL in labels:
         raise WorldError(f"{folder / 'category.json'} has no `index`; unpack the lidarseg metadata after the others")
-    split_of = split_of_scenes(folder)
-    scenes = tuple(scene_names[row.scene_token] for row in samples)
-    return World(
-        root, version, bool(label_files), tuple(row.token for row in samples), scenes,
-        tuple(split_of.get(scene, "") for scene in scenes), _read_files(folder, frame_of, label_files), annotations,
-        annotation_starts,
-    )  # fmt: skip
+    if labels.min() < 0 or labels.max() > LARGEST_LABEL:
+        raise WorldError(f"{folder / 'category.json'} has an `index` outside 0 to {LARGEST_LABEL}, which no label has")
 
 
 def select_frames(world: World, split: str = "all", limit: int | None = None) -> list[int]:
@@ -192,112 +168,49 @@ def select_frames(world: World, split: str = "all", limit: int | None = None) ->
 
     Raises WorldError naming the splits that are there when none is left.
     """
-    chosen = [frame for frame in range(len(world)) if split in ("all", world.splits[frame])]
+    splits = world.splits
+    chosen = [frame for frame in range(len(world)) if split in ("all", splits[frame])]
     if not chosen:
-        found = sorted({name or "(none)" for name in world.splits})
+        found = sorted({name or "(none)" for name in splits})
         raise WorldError(f"{world.root} has no key frame of split {split!r}; splits there: {', '.join(found)}")
     return chosen[:limit]
 
 
 def check_files(world: World, frames: Sequence[int]) -> None:
-    """Whether images, lidar and label files of key frames exist, without opening them.
+    """Whether images, lidar and label files of key frames exist, and lidar and label files are whole by their sizes.
 
-    Folders are listed once, which is fast on network disks too. Raises FileNotFoundError naming the first that is
-    missing and how many are.
+    No file is opened, and folders are listed once, which is fast on network disks too. Raises FileNotFoundError naming
+    the first that is missing and how many are, and WorldError naming the first that was cut short.
     """
-    names = [name for frame in frames for name in _file_names(world, frame)]
-    by_folder: dict[Path, list[str]] = defaultdict(list)
-    for name in names:
-        by_folder[(world.root / name).parent].append(name)
-    missing: list[str] = []
-    for folder, wanted in by_folder.items():
-        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-        missing += [name for name in wanted if Path(name).name not in there]
+    sweeps = decoded(world.lidars.file_names[list(frames)])
+    labels = _label_names(world, frames) if world.has_lidarseg else ()
+    starts = world.cameras.starts
+    images = [name for frame in frames for name in world.cameras.file_names[slice(*starts[frame : frame + 2])].tolist()]
+    names = [*(name.decode() for name in images), *sweeps, *labels]
+    listing = _list_folders(world.root, names)
+    missing = [name for name in names if name not in listing]
     if missing:
         raise FileNotFoundError(
             f"{missing[0]} is missing under {world.root} ({len(missing)} of {len(names)} files that are needed)"
         )
+    points = [point_count(world.root / name, listing[name].stat().st_size) for name in sweeps]
+    for name, count in zip(labels, points, strict=bool(labels)):
+        check_label_count(world.root / name, listing[name].stat().st_size, count)
 
 
-def _file_names(world: World, frame: int) -> Iterator[str]:
-    """Camera, lidar and, where the world has lidarseg, label files of a key frame."""
-    files = world.files
-    for row in range(*files.starts[frame : frame + 2]):
-        yield files.names[row]
-        if world.has_lidarseg and files.channels[row] == LIDAR:
-            if not files.label_names[row]:
-                raise WorldError(f"lidarseg.json has no labels for the key frame {world.sample_tokens[frame]}")
-            yield files.label_names[row]
+def _label_names(world: World, frames: Sequence[int]) -> tuple[str, ...]:
+    names = decoded(world.lidars.label_file_names[list(frames)])
+    if "" in names:
+        token = world.key_frames.tokens[frames[names.index("")]].decode()
+        raise WorldError(f"lidarseg.json has no labels for the key frame {token}")
+    return names
 
 
-def _label_files(root: Path, folder: Path) -> dict[str, str]:
-    """Label file of each lidar file by token; empty when lidarseg was not unpacked here."""
-    if not has_table(folder, Lidarseg) or not (root / "lidarseg").is_dir():
-        return {}
-    return {row.sample_data_token: row.filename for row in read_table(folder, Lidarseg)}
-
-
-def _read_annotations(folder: Path, frame_of: dict[str, int]) -> tuple[Annotations, Ints]:
-    """All boxes, key frame by key frame, and where each key frame's begin."""
-    rows = read_table(folder, Annotation)
-    if not rows:
-        raise WorldError(f"{folder} has no annotations; the test split comes without: choose another version")
-    instances, categories = read_table(folder, Instance), read_table(folder, Category)
-    frame = positions((row.sample_token for row in rows), frame_of, "sample")
-    instance = positions((row.instance_token for row in rows), index_of(instances), "instance")
-    category = positions((row.category_token for row in instances), index_of(categories), "category")[instance]
-    order = np.argsort(frame, kind="stable")
-    names = np.array([row.name for row in categories])
-    labels = np.array([NO_LABEL if row.index is None else row.index for row in categories])
-    annotations = Annotations(
-        tokens=tuple(rows[place].token for place in order),
-        categories=names[category[order]],
-        labels=labels[category[order]],
-        centres_m=np.array([row.translation for row in rows])[order],
-        sizes_wlh_m=np.array([row.size for row in rows])[order],
-        rotations=quaternions_to_matrices(np.array([row.rotation for row in rows])[order]),
-    )
-    return annotations, np.searchsorted(frame[order], np.arange(len(frame_of) + 1))
-
-
-def _read_files(folder: Path, frame_of: dict[str, int], label_files: dict[str, str]) -> _Files:
-    """The camera and lidar files of the key frames with their poses."""
-    channel_of = {row.token: row.channel for row in read_table(folder, Sensor)}
-    calibrations = read_table(folder, CalibratedSensor)
-    calibration_of = index_of(calibrations)
-    rows = [row for row in read_table(folder, SampleData) if row.is_key_frame]
-    mounted = positions((row.calibrated_sensor_token for row in rows), calibration_of, "calibrated_sensor")
-    channels = [channel_of.get(calibrations[place].sensor_token, "") for place in mounted]
-    used = [place for place, channel in enumerate(channels) if channel == LIDAR or channel.startswith("CAM_")]
-    if not used:
-        raise WorldError(f"{folder} has no key-frame file of a camera or of {LIDAR}")
-    frame = positions((rows[place].sample_token for place in used), frame_of, "sample")
-    used = [used[place] for place in np.lexsort((np.array([channels[place] for place in used]), frame))]
-    rows, channels, mounted = [rows[p] for p in used], [channels[p] for p in used], mounted[used]
-    rotations, translations_m = _poses(folder, [row.ego_pose_token for row in rows], calibrations, mounted)
-    matrices = np.array([row.camera_intrinsic or np.eye(3) for row in calibrations])
-    return _Files(
-        starts=np.searchsorted(np.sort(frame), np.arange(len(frame_of) + 1)),
-        channels=tuple(channels),
-        names=tuple(row.filename for row in rows),
-        label_names=tuple(label_files.get(row.token, "") for row in rows),
-        sizes_px=np.array([(row.width, row.height) for row in rows]),
-        intrinsics=matrices[mounted],
-        rotations=rotations,
-        translations_m=translations_m,
-    )
-
-
-def _poses(
-    folder: Path, ego_tokens: list[str], calibrations: list[CalibratedSensor], mounted: Ints
-) -> tuple[Floats, Floats]:
-    """Rotations (S, 3, 3) and translations (S, 3), sensor to global: each file's own ego pose after its calibration."""
-    wanted = set(ego_tokens)
-    egos = [row for row in read_table(folder, EgoPose) if row.token in wanted]
-    ego = positions(ego_tokens, index_of(egos), "ego_pose")
-    ego_rotations = quaternions_to_matrices(np.array([row.rotation for row in egos]))[ego]
-    ego_translations_m = np.array([row.translation for row in egos])[ego]
-    rotations = quaternions_to_matrices(np.array([row.rotation for row in calibrations]))[mounted]
-    translations_m = np.array([row.translation for row in calibrations])[mounted]
-    turned_m = (ego_rotations @ translations_m[..., None])[..., 0]
-    return ego_rotations @ rotations, turned_m + ego_translations_m
+def _list_folders(root: Path, names: Sequence[str]) -> dict[str, os.DirEntry[str]]:
+    """The files in the folders of all names, by their names from the root."""
+    listing: dict[str, os.DirEntry[str]] = {}
+    for folder in sorted({name[: name.rfind("/") + 1] for name in names}):  # with its slash
+        if (root / folder).is_dir():
+            with os.scandir(root / folder) as entries:
+                listing |= {folder + entry.name: entry for entry in entries if entry.is_file()}
+    return listing

@@ -228,7 +228,7 @@ def test_a_missing_table_is_named(tmp_path: Path, table: str) -> None:
         ("sample_data", lambda rows: [], "no key-frame file"),
         ("ego_pose", lambda rows: rows[1:], r"ego_pose\.json lacks the token 'e-cam'"),
         ("instance", lambda rows: rows[1:], r"instance\.json lacks the token 'i0'"),
-        ("scene", lambda rows: [], r"scene\.json lacks the scene of the key frame s"),
+        ("scene", lambda rows: [], r"scene\.json lacks the token 'sc'"),
         ("sample_data", lambda rows: rows[:1], "has no LIDAR_TOP"),
         ("sample_annotation", lambda rows: [{**rows[0], "size": [1, 2]}], r"sample_annotation\.json cannot be read"),
         ("category", lambda rows: [{k: v for k, v in row.items() if k != "index"} for row in rows], "no `index`"),
