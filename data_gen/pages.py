@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE_PX = 800
 JPEG_QUALITY = 82
+TASK_TITLES = {
+    "yaw": "Yaw",
+    "pixel": "Pixel",
+    "depth": "Depth",
+    "distance": "Distance",
+    "left_right": "Left / right",
+    "front_behind": "Front / behind",
+}
 
 
 @dataclass(frozen=True)

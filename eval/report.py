@@ -15,7 +15,7 @@ from typing import Any
 
 from data_gen.command_line import UsageError
 from data_gen.files import write_whole
-from data_gen.pages import page_template
+from data_gen.pages import TASK_TITLES, page_template
 from data_gen.records import Question, RecordError, iterate_rows, read_questions
 from eval.gallery import Card, make_cards
 from eval.metrics import Interval
@@ -27,14 +27,6 @@ from rewards.grading import TASKS
 TEMPLATE = Path(__file__).with_name("report_template.html")
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 RUN_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#555555")
-TASK_TITLES = {
-    "yaw": "Yaw",
-    "pixel": "Pixel",
-    "depth": "Depth",
-    "distance": "Distance",
-    "left_right": "Left / right",
-    "front_behind": "Front / behind",
-}
 FLOOR_TITLES = {
     "independent": "random guess (expected)",
     "self_consistent": "self-consistent guess",
