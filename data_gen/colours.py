@@ -1,7 +1,12 @@
-"""The colour of an image region in words, through a table of hues, chromas and lightnesses in CIELAB."""
+"""The colour names of pixels, through a table of hues, chromas and lightnesses in CIELAB.
+
+A pixel is `plain` (grey to white: which of the two depends on the light it stands in), `dark` (black, and whatever has
+no colour to see), or one of the colours proper.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -9,18 +14,10 @@ from numpy.typing import NDArray
 
 from data_gen.geometry import Floats
 
-MIN_CHROMA = 10.0  # below, a pixel is black, grey or white: street cameras wash colours out
-MIN_PAINT_SHARE = 0.2  # windows, wheels, shadow and skin take the rest
-MIN_PAINT_TO_PLAIN = 0.5  # less than this beside black, grey or white is what glass reflects or what lies behind
-MIN_SECOND_TO_FIRST = 0.75
-MIN_PLAIN_SHARE = 0.4
-
 # (name, hue from, hue to in degrees, lightness from, to, chroma from, to); the first row that fits a pixel names it.
 TABLE: tuple[tuple[str, float, float, float, float, float, float], ...] = (
-    ("black", 0, 360, 0, 28, 0, MIN_CHROMA),
-    ("grey", 0, 360, 28, 72, 0, MIN_CHROMA),
-    ("white", 0, 360, 72, 101, 0, MIN_CHROMA),
     ("pink", 0, 35, 62, 101, 0, 60),
+    ("pink", 0, 15, 42, 101, 0, 42),
     ("red", 0, 48, 0, 101, 0, 200),
     ("brown", 48, 85, 0, 55, 0, 45),
     ("orange", 48, 76, 0, 101, 45, 200),
@@ -28,14 +25,26 @@ TABLE: tuple[tuple[str, float, float, float, float, float, float], ...] = (
     ("orange", 48, 76, 0, 101, 0, 200),
     ("yellow", 76, 108, 0, 101, 0, 200),
     ("green", 108, 200, 0, 101, 0, 200),
-    ("blue", 200, 305, 0, 101, 0, 200),
-    ("purple", 305, 335, 0, 101, 0, 200),
-    ("pink", 335, 360, 50, 101, 0, 200),
-    ("purple", 335, 350, 0, 50, 0, 200),
-    ("red", 350, 360, 0, 50, 0, 200),
+    ("blue", 200, 303, 0, 101, 0, 200),
+    ("purple", 303, 335, 0, 101, 0, 200),
+    ("pink", 335, 360, 42, 101, 0, 200),
+    ("purple", 335, 350, 0, 42, 0, 200),
+    ("red", 350, 360, 0, 42, 0, 200),
 )
-COLOURS = tuple(dict.fromkeys(row[0] for row in TABLE))
-PLAIN = ("black", "grey", "white")
+PAINTS = tuple(dict.fromkeys(row[0] for row in TABLE))
+PLAIN, DARK = "plain", "dark"
+NAMES = (PLAIN, DARK, *PAINTS)
+MIN_CHROMA = 10.0  # below, a pixel has no colour: street cameras wash colours out
+MIN_DARK_CHROMA = 14.0  # the same for dark pixels, whose colour is mostly noise
+DARK_LIGHTNESS = 30.0
+# Window glass shows the sky, darkly: a blue that counts as dark where there is glass.
+GLASS_HUES, GLASS_CHROMA, GLASS_LIGHTNESS = (200.0, 310.0), 26.0, 45.0
+
+WHITE_LIGHTNESS = 68.0
+# In shade white is as dark as grey is in the sun; it is still lighter than the road and the walls around it.
+SHADED_WHITE_LIGHTNESS, WHITE_TO_SURROUNDINGS = 42.0, 1.25
+GREY_LIGHTNESS, GREY_TO_SURROUNDINGS = 62.0, 1.05
+
 _BITS = 5  # colours are looked up after rounding to 32 steps a channel
 _WHITE_XYZ = np.array([0.95047, 1.0, 1.08883])  # D65
 _XYZ_OF_RGB = np.array(
@@ -43,28 +52,39 @@ _XYZ_OF_RGB = np.array(
 )
 
 
-def colour_name(pixels_rgb: NDArray[np.uint8]) -> str:
-    """The colour of a region of pixels (..., 3): "red", "blue and orange", "grey", or empty when none stands out.
+@dataclass(frozen=True)
+class Named:
+    """N pixels with their places in NAMES, lightnesses (CIE L*, 0 to 100) and chromas."""
 
-    Colours proper go before black, grey and white, of which every street scene has plenty.
-    """
-    shares = colour_shares(pixels_rgb)
-    plain_name = max(PLAIN, key=lambda name: shares.get(name, 0.0))
-    plain_share = shares.get(plain_name, 0.0)
-    least = max(MIN_PAINT_SHARE, MIN_PAINT_TO_PLAIN * plain_share)
-    paints = [name for name, share in shares.items() if name not in PLAIN and share >= least]
-    if not paints:
-        return plain_name if plain_share >= MIN_PLAIN_SHARE else ""
-    return " and ".join(name for name in paints[:2] if shares[name] >= MIN_SECOND_TO_FIRST * shares[paints[0]])
+    places: NDArray[np.int64]
+    lightness: Floats
+    chroma: Floats
+
+    def shares(self, weights: Floats) -> dict[str, float]:
+        """Share of the weights (N,) that each name has."""
+        counts = np.bincount(self.places, weights, minlength=len(NAMES)) / max(float(weights.sum()), 1e-9)
+        return dict(zip(NAMES, counts.tolist(), strict=True))
 
 
-def colour_shares(pixels_rgb: NDArray[np.uint8]) -> dict[str, float]:
-    """Share of the pixels (..., 3) that each colour name has, largest first; names that do not occur are left out."""
-    steps = pixels_rgb.reshape(-1, 3).astype(np.int64) >> (8 - _BITS)
-    places = _places_of_colours()[(steps[:, 0] << 2 * _BITS) | (steps[:, 1] << _BITS) | steps[:, 2]]
-    counts = np.bincount(places, minlength=len(COLOURS))
-    order = np.argsort(-counts, kind="stable")
-    return {COLOURS[place]: float(counts[place]) / len(places) for place in order if counts[place]}
+def name_pixels(pixels_rgb: NDArray[np.uint8], glass: bool) -> Named:
+    """Names of pixels (N, 3). With `glass`, dark dull blue is taken for a window."""
+    steps = pixels_rgb.astype(np.int64) >> (8 - _BITS)
+    index = (steps[:, 0] << 2 * _BITS) | (steps[:, 1] << _BITS) | steps[:, 2]
+    places, lightness, chroma = _looked_up(glass)
+    return Named(places[index], lightness[index], chroma[index])
+
+
+def plain_name(lightness: float, surroundings_lightness: float) -> str:
+    """White or grey for a plain colour among surroundings; empty where it could be either."""
+    ratio = luminance(lightness) / max(luminance(surroundings_lightness), 0.005)
+    if lightness >= WHITE_LIGHTNESS or (lightness >= SHADED_WHITE_LIGHTNESS and ratio >= WHITE_TO_SURROUNDINGS):
+        return "white"
+    return "grey" if lightness < GREY_LIGHTNESS and ratio < GREY_TO_SURROUNDINGS else ""
+
+
+def luminance(lightness: float) -> float:
+    """Relative luminance, 0 to 1, of a lightness (CIE 15; the cube root's linear start is left out)."""
+    return ((lightness + 16) / 116) ** 3
 
 
 def rgb_to_lab(rgb: Floats) -> Floats:
@@ -78,15 +98,17 @@ def rgb_to_lab(rgb: Floats) -> Floats:
 
 
 @cache
-def _places_of_colours() -> NDArray[np.int64]:
-    """Place in COLOURS of each of the rounded sRGB values."""
+def _looked_up(glass: bool) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Place in NAMES, lightness and chroma of each of the rounded sRGB values."""
     levels = (np.arange(1 << _BITS) + 0.5) * (1 << (8 - _BITS))
     grid_rgb = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3)
     lightness, a, b = rgb_to_lab(grid_rgb).T
     chroma, hue = np.hypot(a, b), np.degrees(np.arctan2(b, a)) % 360
-    places = np.full(len(grid_rgb), -1)
+    is_glass = (hue >= GLASS_HUES[0]) & (hue < GLASS_HUES[1]) & (chroma < GLASS_CHROMA) & (lightness < GLASS_LIGHTNESS)
+    is_dark = (chroma < MIN_DARK_CHROMA) & (lightness < DARK_LIGHTNESS) | (is_glass if glass else False)
+    places = np.where(is_dark, NAMES.index(DARK), np.where(chroma < MIN_CHROMA, NAMES.index(PLAIN), -1))
     for name, hue_from, hue_to, light_from, light_to, chroma_from, chroma_to in TABLE:
         fits = (hue >= hue_from) & (hue < hue_to) & (chroma >= chroma_from) & (chroma < chroma_to)
         fits &= (lightness >= light_from) & (lightness < light_to) & (places < 0)
-        places[fits] = COLOURS.index(name)
-    return places
+        places[fits] = NAMES.index(name)
+    return places, lightness, chroma

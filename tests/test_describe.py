@@ -7,11 +7,9 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from drawn_objects import BLACK, BLUE, GREEN, GREY, RED, WHITE, Rgb, picture
+from drawn_objects import BLUE, GREEN, RED, WHITE, picture
 
-from data_gen.colours import colour_name
 from data_gen.command_line import UsageError
 from data_gen.describe import (
     UNREADABLE,
@@ -74,42 +72,7 @@ def test_truth_reads_the_worlds_own_descriptions(tmp_path: Path) -> None:
     assert list(make_describer(options)([image])) == [[Description("white car"), Description(problem="no_description")]]
 
 
-# --- colour ---
-
-
-@pytest.mark.parametrize(
-    ("rgb", "name"),
-    [
-        ((205, 32, 38), "red"),
-        ((105, 20, 24), "red"),
-        ((120, 74, 66), "red"),  # as washed out as street cameras show it
-        ((240, 208, 36), "yellow"),
-        ((28, 148, 62), "green"),
-        ((36, 84, 208), "blue"),
-        ((25, 50, 115), "blue"),
-        ((128, 48, 166), "purple"),
-        ((246, 134, 182), "pink"),
-        ((240, 130, 35), "orange"),
-        ((95, 62, 35), "brown"),
-        ((205, 185, 150), "beige"),
-        ((240, 241, 240), "white"),
-        ((120, 121, 119), "grey"),
-        ((30, 31, 35), "black"),
-    ],
-)
-def test_colours_by_name(rgb: Rgb, name: str) -> None:
-    assert colour_name(np.full((4, 4, 3), rgb, dtype=np.uint8)) == name
-
-
-def stripes(*shares: tuple[Rgb, int]) -> np.ndarray:
-    return np.array([[rgb] * 10 for rgb, rows in shares for _ in range(rows)], dtype=np.uint8)
-
-
-def test_paint_goes_before_glass_shadow_and_road() -> None:
-    assert colour_name(stripes((RED, 4), (BLACK, 3), (GREY, 3))) == "red"
-    assert colour_name(stripes((RED, 4), (BLUE, 4), (GREY, 2))) == "red and blue"
-    assert colour_name(stripes((BLACK, 8), (BLUE, 2))) == "black"  # glass that reflects the sky
-    assert colour_name(stripes((BLACK, 3), (GREY, 3), (WHITE, 3), (RED, 1))) == ""
+# --- several processes ---
 
 
 @pytest.mark.parametrize("workers", [1, 2])
