@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from data_gen.compass import CARDINALS, DIAGONALS, opposite
-from data_gen.depth_ranges import fair_ranges, official_ranges
+from data_gen.depth_ranges import DepthRange, fair_ranges, matched_ranges, official_ranges
 from data_gen.prompts import question_text
 from data_gen.records import Question, QuestionObject
 from data_gen.scene_records import SceneImage, SceneObject
@@ -24,6 +25,10 @@ PIXEL_TIE_PX = 100.0  # of a 1600 pixels wide image
 DEPTH_TIE_M = 0.5
 SAME = "Almost the same"
 SAME_DEPTH = "Almost the same in terms of front-back position"
+
+
+RangeMaker = Callable[[SceneObject, random.Random], tuple[DepthRange, DepthRange, DepthRange]]
+ENOUGH_DEPTHS = 50  # of one class, to draw matched depth ranges from
 
 
 @dataclass(frozen=True)
@@ -107,14 +112,11 @@ def pair_units(scenes: Sequence[SceneImage]) -> list[tuple[Unit, Unit, Unit]]:
     ]
 
 
-def single_units(
-    scene: SceneImage, image: int, rng: random.Random, depth_ranges: str = "official"
-) -> tuple[Unit, Unit, Unit]:
+def single_units(scene: SceneImage, image: int, rng: random.Random, make_ranges: RangeMaker) -> tuple[Unit, Unit, Unit]:
     """The yaw, pixel and depth units of an image with one object; draws in the published order."""
     diagonals = rng.sample(DIAGONALS, k=4)
     cardinals = rng.sample(CARDINALS, k=4)
-    make_ranges = {"official": official_ranges, "fair": fair_ranges}[depth_ranges]
-    ranges = make_ranges(scene.objects[0].depth_m, rng)
+    ranges = make_ranges(scene.objects[0], rng)
     shown = rng.sample(ranges, k=3)
     return (
         yaw_unit(scene, image, cardinals, diagonals),
@@ -123,10 +125,31 @@ def single_units(
     )
 
 
+def range_maker(scenes: Sequence[SceneImage], depth_ranges: str) -> RangeMaker:
+    """What makes the three ranges of an object; `matched` ones need the depths of the others of its class.
+
+    Objects of a class that has too few take them from all classes.
+    """
+    if depth_ranges != "matched":
+        make = {"official": official_ranges, "fair": fair_ranges}[depth_ranges]
+        return lambda item, rng: make(item.depth_m, rng)
+    depths_m: dict[str, list[float]] = defaultdict(list)
+    for item in (scene.objects[0] for scene in scenes if len(scene.objects) == 1):
+        depths_m[item.category].append(item.depth_m)
+    everywhere = [depth_m for listed in depths_m.values() for depth_m in listed]
+
+    def matched(item: SceneObject, rng: random.Random) -> tuple[DepthRange, DepthRange, DepthRange]:
+        alike = depths_m[item.category]
+        return matched_ranges(item.depth_m, alike if len(alike) >= ENOUGH_DEPTHS else everywhere, rng)
+
+    return matched
+
+
 def published_units(scenes: Sequence[SceneImage], seed: int = 42, depth_ranges: str = "official") -> list[Unit]:
     """The units of the published benchmark: all pairs, and as many single-object images drawn by one generator.
 
-    With the default arguments they equal the published ones; `fair` depth ranges make other draws.
+    With the default arguments they equal the published ones; other depth ranges make other draws.
+
     Raises ValueError with both numbers when there are fewer single-object images than pairs.
     """
     rng = random.Random(seed)
@@ -135,7 +158,8 @@ def published_units(scenes: Sequence[SceneImage], seed: int = 42, depth_ranges: 
     if len(alone) < len(pairs):
         raise ValueError(f"{len(pairs)} pairs need as many single-object images, there are {len(alone)}")
     drawn = sorted(rng.sample(alone, len(pairs)))
-    return _by_task([single_units(scenes[image], image, rng, depth_ranges) for image in drawn], pairs)
+    make_ranges = range_maker(scenes, depth_ranges)
+    return _by_task([single_units(scenes[image], image, rng, make_ranges) for image in drawn], pairs)
 
 
 def own_units(
@@ -143,7 +167,8 @@ def own_units(
 ) -> list[Unit]:
     """All units that scenes allow. `balance` cuts single images and pairs to the smaller number of the two.
 
-    Every image has its own generator, so that a unit does not depend on which other images are there.
+    Every image has its own generator, so that a unit does not depend on which other images are there (but for matched
+    depth ranges, which are made of the others' depths).
     """
     pairs = pair_units(scenes)
     alone = [image for image, scene in enumerate(scenes) if len(scene.objects) == 1]
@@ -152,8 +177,9 @@ def own_units(
         rng = random.Random(seed)
         pairs = [pairs[index] for index in sorted(rng.sample(range(len(pairs)), count))]
         alone = sorted(rng.sample(alone, count))
+    make_ranges = range_maker(scenes, depth_ranges)
     singles = [
-        single_units(scenes[image], image, random.Random(f"{seed}-{scenes[image].file_name}"), depth_ranges)
+        single_units(scenes[image], image, random.Random(f"{seed}-{scenes[image].file_name}"), make_ranges)
         for image in alone
     ]
     return _by_task(singles, pairs)

@@ -8,6 +8,7 @@ from typing import Any
 
 from data_gen.build_report import describe_thresholds
 from data_gen.command_line import UsageError, available_cores, positive
+from data_gen.depth_ranges import DEPTH_RANGES
 from data_gen.describe import DescriberOptions, add_describer_options, describer_options
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, Thresholds
 from data_gen.scene_builder import PIXELS
@@ -46,8 +47,10 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 def add_question_options(group: argparse._ArgumentGroup) -> None:
     """What questions are made of the scenes, and how they are worded."""
     add = group.add_argument
-    ranges = "how depth options are made (default: fair for --split train, else official, which leak: see audit.py)"
-    add("--depth-ranges", choices=("official", "fair"), help=ranges)
+    ranges = (
+        "how depth options are made (default: fair for --split train, else official; matched: give nothing away)"
+    )
+    add("--depth-ranges", choices=DEPTH_RANGES, help=ranges)
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
     where = "where an object is: its projected 3D centre, or the centre of its 2D box (default: %(default)s)"
     add("--pixel", choices=PIXELS, default="centre", help=where)

@@ -87,6 +87,16 @@ def test_fair_ranges_say_nothing_by_width_and_for_far_objects_nothing_by_rank() 
         assert found[name].verdict == "no leak", name
 
 
+def test_near_objects_give_fair_ranges_away_by_rank_and_matched_ones_not() -> None:
+    """No range of 6 m fits before an object 7 m away; distractors that are distributed as truths betray nothing."""
+    rng = random.Random(0)
+    depths_m = [min(5 + rng.expovariate(1 / 15), 60) for _ in range(3000)]
+    assert scores("depth", depth_units(depths_m, "fair"))["nearest range"].score > 0.55
+    found = scores("depth", depth_units(depths_m, "matched"))
+    assert max(item.score for item in found.values()) < 1 / 3 + 0.05
+    assert {item.verdict for item in found.values()} == {"no leak"}
+
+
 def test_the_published_units_leak_their_depth() -> None:
     units = published_units(read_scenes(need("parity/metadata.jsonl")))
     questions = [question for unit in units for question in questions_of(unit)]
