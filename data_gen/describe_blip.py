@@ -15,7 +15,6 @@ from data_gen.wording import question_about
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-DEFAULT_MODEL = "Salesforce/instructblip-vicuna-13b"  # the paper's; 27 GB of GPU memory in half precision
 MAX_NEW_TOKENS = 24
 Crop = tuple["Image | None", Asked]  # None: the image could not be read
 

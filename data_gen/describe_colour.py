@@ -43,6 +43,7 @@ MAX_ODD_PAINTS, MAX_ODD_TO_PLAIN = 0.2, 0.6  # more than this of several colours
 MIN_UNPAINTED, MIN_PLAIN, MIN_PLAIN_TO_DARK, MIN_DARK = 0.3, 0.2, 0.45, 0.45
 MIN_CARRIED = 0.7
 NIGHT_LIGHTNESS = 25.0  # where all is darker than this, anything looks black
+MIN_OWN_PAINT = 0.3  # mean likelihood below which a colour is that of the bushes in front
 MIN_OWN = 0.15  # mean likelihood below which nothing sets an object off from what is around it
 SURELY_OWN = 0.3
 CHEST_WIDTH = 0.35  # of the box: boxes of people leave room for the stride
@@ -83,25 +84,25 @@ def colour_of(image_rgb: Pixels, item: Asked, boxes: Iterable[Box]) -> str:
     if region.seen < MIN_SEEN or len(region.pixels_rgb) < MIN_PIXELS:
         return ""
     around = surroundings_of(image_rgb, box, BESIDE if person else (*BESIDE, BELOW))
-    named = name_pixels(region.pixels_rgb, glass=not person)
+    named, own = name_pixels(region.pixels_rgb, glass=not person), likely_own(region.pixels_rgb, around)
     if item.category in SEE_THROUGH:
-        return strong_colour(named, likely_own(region.pixels_rgb, around))
+        return strong_colour(named, own)
     if not person:
-        return painted(named, around)
-    own = likely_own(region.pixels_rgb, around)
+        return painted(named, own, around)
     if own.mean() < MIN_OWN:
         return ""
     return worn(named, own * np.exp(-(((region.across - 0.5) / CHEST_WIDTH) ** 2)), around)
 
 
-def painted(named: Named, around_rgb: Pixels) -> str:
-    """The colour of a vehicle's body from its pixels."""
+def painted(named: Named, own: Floats, around_rgb: Pixels) -> str:
+    """The colour of a vehicle's body from its pixels and how likely each is its own: bushes in front have a colour."""
     weights = np.ones(len(named.places))
     shares = named.shares(weights)
     paints, unpainted = _paints(shares), _unpainted(named, weights, shares, around_rgb)
     colours = paints | ({"white": shares[PLAIN]} if unpainted == "white" else {})
     if colour := _two(colours) or _one(paints, shares[PLAIN]):
-        return colour
+        of_first_paint = own[named.places == NAMES.index(next(iter(paints)))]
+        return colour if of_first_paint.mean() >= MIN_OWN_PAINT else ""
     return "" if sum(paints.values()) > max(MAX_ODD_PAINTS, MAX_ODD_TO_PLAIN * shares[PLAIN]) else unpainted
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,6 +40,11 @@ def test_two_objects_of_an_image_never_share_a_description() -> None:
     assert distinct(given) == [shared, Description("red bus"), shared, missing, missing]
 
 
+def test_two_colours_in_another_order_are_the_same_description() -> None:
+    given = [Description("white and black car"), Description("black and white car"), Description("white car")]
+    assert [item.problem for item in distinct(given)] == ["duplicate_description", "duplicate_description", ""]
+
+
 # --- options ---
 
 
@@ -51,12 +58,23 @@ def options_of(*words: str) -> DescriberOptions:
 def test_the_options_of_a_describer() -> None:
     assert options_of("--workers", "3") == DescriberOptions("colour", Path("tables"), workers=3)
     assert options_of().settings == {"describer": "colour"}
+    endpoint = options_of("--describer", "endpoint", "--endpoint", "http://a/v1, http://b/v1", "--describer-model", "m")
+    assert endpoint.endpoints == ("http://a/v1", "http://b/v1")
+    assert endpoint.settings == {"describer": "endpoint", "describer_model": "m"}
+    blip = options_of("--describer", "blip", "--describer-batch-size", "4")
+    assert blip.batch_size == 4 and "instructblip" in blip.settings["describer_model"]
 
 
 @pytest.mark.parametrize("words", [("--endpoint", "http://a"), ("--describer-model", "m"), ("--concurrency", "2")])
 def test_an_option_that_the_describer_does_not_read_is_refused(words: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"{words[0]} is read by --describer .*endpoint, not by colour"):
         options_of(*words)
+
+
+def test_describers_are_light_until_one_is_made() -> None:
+    modules = ", ".join(f"data_gen.{name}" for name in ("describe", "describe_endpoint", "describe_blip", "chat"))
+    code = f"import {modules}, sys; print([m for m in ('torch', 'transformers', 'openai') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 # --- truth ---

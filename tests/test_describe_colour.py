@@ -100,13 +100,24 @@ def pixels(*shares: tuple[Rgb, int]) -> np.ndarray:
     ],
 )
 def test_the_colour_of_a_vehicle(shares: list[tuple[Rgb, int]], colour: str) -> None:
-    assert painted(name_pixels(pixels(*shares), glass=True), pixels((ROAD, 100))) == colour
+    assert (
+        painted(name_pixels(shown := pixels(*shares), glass=True), np.ones(len(shown)), pixels((ROAD, 100))) == colour
+    )
 
 
 def test_at_night_nothing_is_black() -> None:
     named, night = name_pixels(pixels((BLACK, 100)), glass=True), pixels(((15, 15, 15), 100))
-    assert painted(named, pixels((ROAD, 100))) == "black"
-    assert painted(named, night) == ""
+    assert painted(named, np.ones(100), pixels((ROAD, 100))) == "black"
+    assert painted(named, np.ones(100), night) == ""
+
+
+def test_a_bus_behind_bushes_is_not_green() -> None:
+    image = np.full((300, 400, 3), 120, dtype=np.uint8)
+    image[100:200] = GREEN
+    bus = Asked("bus", BUS, (100.0, 80.0, 300.0, 200.0))
+    assert colour_of(image, bus, []) == ""
+    image[100:200, :95] = image[100:200, 305:] = ROAD
+    assert colour_of(image, bus, []) == "green"
 
 
 @pytest.mark.parametrize(
