@@ -79,18 +79,15 @@ def image_boxes(corners: Floats, sizes_px: NDArray[np.int64]) -> Floats:
     `post_process_coords`. Boxes come last, as arrays are fastest along their last axis.
     """
     bounds = np.full((4, corners.shape[-1]), np.nan)
-    in_front = corners[2] >= NEAR_M
-    whole = np.logical_and.reduce(in_front)
-    cut = np.logical_or.reduce(in_front) & ~whole
-    bounds[:, whole] = _hull_bounds_in_image(_pixels(corners[..., whole]), _EDGES, sizes_px[:, whole])
-    if cut.any():
-        vertices = _cut_at_near_plane(corners[..., cut])
-        bounds[:, cut] = _hull_bounds_in_image(_pixels(vertices), _CUT_EDGES, sizes_px[:, cut])
+    in_front = np.add.reduce(corners[2] >= NEAR_M)
+    whole, cut = np.flatnonzero(in_front == 8), np.flatnonzero((in_front > 0) & (in_front < 8))
+    if len(whole):
+        vertices = corners.take(whole, axis=2)
+        bounds[:, whole] = _hull_bounds_in_image(vertices, _EDGES, sizes_px.take(whole, axis=1))
+    if len(cut):
+        vertices = _cut_at_near_plane(corners.take(cut, axis=2))
+        bounds[:, cut] = _hull_bounds_in_image(vertices, _CUT_EDGES, sizes_px.take(cut, axis=1))
     return bounds.T
-
-
-def _pixels(homogeneous: Floats) -> Floats:
-    return homogeneous[:2] / homogeneous[2]
 
 
 def _cut_at_near_plane(corners: Floats) -> Floats:
@@ -104,52 +101,27 @@ def _cut_at_near_plane(corners: Floats) -> Floats:
     return np.where(used, vertices, first_used[:, None])
 
 
-def _hull_bounds_in_image(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
-    """Bounds (4, N) of the convex hulls of points (2, P, N) cut at images (2, N); NaN where they do not meet.
+def _hull_bounds_in_image(vertices: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
+    """Bounds (4, N) of the convex hulls of vertices (3, P, N), projected and cut at images (2, N).
 
-    edges: (E, 2) pairs of points among which are all edges of every hull.
+    edges: (E, 2) pairs of vertices among which are all edges of every hull. NaN where hull and image do not meet.
+
+    What two opposite borders leave of a hull is convex, and its vertices are ends of hull edges cut at these borders.
+    The range of these ends along the borders, cut at the other two, is therefore that of the hull in the image.
     """
-    low, high = np.minimum.reduce(points_px, axis=1), np.maximum.reduce(points_px, axis=1)
-    bounds = np.concatenate([low, high])
-    partly = np.logical_or.reduce((low < 0) | (high > sizes_px))
-    if partly.any():
-        bounds[:, partly] = _cut_hull_bounds(points_px[..., partly], edges, sizes_px[:, partly])
+    points_px = vertices[:2] / vertices[2]
+    start = points_px[:, edges[:, 0]]
+    run = points_px[:, edges[:, 1]] - start  # (2, E, N)
+    with np.errstate(divide="ignore", invalid="ignore"):  # edges that run along a border: infinite shares
+        at_low, at_high = -start / run, (sizes_px[:, None] - start) / run
+        enter, leave = np.maximum(np.fmin(at_low, at_high), 0), np.minimum(np.fmax(at_low, at_high), 1)
+        ends = start[::-1] + np.stack([enter, leave]) * run[::-1]  # the coordinate along the borders
+    left = enter <= leave
+    low = np.where(left, np.minimum.reduce(ends), np.inf).min(axis=1)[::-1]
+    high = np.where(left, np.maximum.reduce(ends), -np.inf).max(axis=1)[::-1]
+    bounds = np.concatenate([np.maximum(low, 0), np.minimum(high, sizes_px)])
+    bounds[:, np.logical_or.reduce(bounds[:2] > bounds[2:])] = np.nan
     return bounds
-
-
-def _cut_hull_bounds(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
-    """As `_hull_bounds_in_image`, for hulls that cross an image border or lie beside the image.
-
-    The vertices of hull and image cut with each other are the points inside the image and, for each border, the ends
-    of the stretch of it that lies in the hull.
-    """
-    inside = np.logical_and.reduce((points_px >= 0) & (points_px <= sizes_px[:, None]))
-    inner = np.where(inside, points_px, np.nan)
-    vertices = np.concatenate([inner, _border_stretches(points_px, edges, sizes_px)], axis=1)
-    low = np.fmin.reduce(vertices, axis=1)  # unlike nanmin silent where all are NaN
-    return np.concatenate([low, np.fmax.reduce(vertices, axis=1)])
-
-
-def _border_stretches(points_px: Floats, edges: NDArray[np.int64], sizes_px: NDArray[np.int64]) -> Floats:
-    """Both ends (2, 8, N) of the part of each of the four image borders that lies in the hulls of points, or NaN.
-
-    All segments between two points lie in the hull and its edges are among them, so that this part runs from the
-    lowest to the highest crossing. A border is the line where coordinate `axis` is 0 or the image's size; arrays are
-    (axis, border, edge, N), and it is the other coordinate that runs along the border.
-    """
-    borders = np.stack([np.zeros(sizes_px.shape), sizes_px], axis=1)
-    start, end = points_px[:, None, edges[:, 0]], points_px[:, None, edges[:, 1]]
-    before, after = start - borders[:, :, None], end - borders[:, :, None]
-    crossing = (before * after <= 0) & (before != after)
-    share = before / np.where(crossing, before - after, 1.0)
-    along = start[::-1] + share * (end - start)[::-1]
-    lowest = np.maximum(np.where(crossing, along, np.inf).min(axis=2), 0)
-    highest = np.minimum(np.where(crossing, along, -np.inf).max(axis=2), sizes_px[::-1, None])
-    ends = np.concatenate([lowest, highest], axis=1)  # (axis, 4, N)
-    at_border = np.concatenate([borders, borders], axis=1)
-    on_borders = np.stack([at_border, ends])
-    on_borders[:, np.concatenate([lowest > highest] * 2, axis=1)] = np.nan
-    return np.concatenate([on_borders[:, 0], on_borders[::-1, 1]], axis=1)
 
 
 def points_in_image_boxes(points_px: Floats, boxes_xyxy_px: Floats) -> Bools:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -46,38 +47,46 @@ def count_in_image_boxes(
 ) -> Ints:
     """How many points (P, 3), in the lidar's frame and with labels (P,), lie in each 2D box and have its label."""
     counts = np.zeros(len(boxes.cameras), dtype=np.int64)
-    columns_m = points_m.T.astype(np.float64, order="C")
-    matrices, offsets = _lidar_to_images(frame)
-    for camera in np.unique(boxes.cameras):
-        rows = np.flatnonzero(boxes.cameras == camera)
-        points = matrices[camera] @ columns_m
-        points += offsets[camera]
-        counts[rows] = _count_in_one_image(points, point_labels, boxes.boxes_xyxy_px[rows], boxes.labels[rows])
+    places, points_px, point_ends = _points_in_images(points_m, frame)
+    point_labels = point_labels.take(places)
+    order = np.argsort(boxes.cameras, kind="stable")
+    borders_px = boxes.boxes_xyxy_px[order].T[..., None]
+    labels = boxes.labels[order].astype(np.uint8)[:, None]  # of one byte, as the points': no conversion per pair
+    box_ends = np.searchsorted(boxes.cameras[order], np.arange(len(point_ends))).tolist()
+    for camera, (start, end) in enumerate(pairwise(point_ends)):
+        rows = slice(box_ends[camera], box_ends[camera + 1])
+        x1, y1, x2, y2 = borders_px[:, rows]
+        x_px, y_px = points_px[:, start:end]
+        inside = (x_px >= x1) & (x_px <= x2) & (y_px >= y1) & (y_px <= y2)
+        counts[order[rows]] = np.add.reduce(inside & (point_labels[start:end] == labels[rows]), axis=1)
     return counts
 
 
+def _points_in_images(points_m: NDArray[np.float32], frame: KeyFrame) -> tuple[Ints, Floats, list[int]]:
+    """Which of P points are in images, camera by camera: places (Q,), pixels (2, Q), and where each camera's begin.
+
+    All cameras are computed in one product of two matrices. Borders are compared before dividing by the depth, as few
+    points are in any one image. The last of the C + 1 places where cameras begin is Q.
+    """
+    matrices, offsets = _lidar_to_images(frame)
+    homogeneous = matrices.reshape(-1, 3) @ points_m.T.astype(np.float64, order="C")
+    homogeneous += offsets.reshape(-1, 1)  # in place: a second array of this size would cost more than the product
+    homogeneous = homogeneous.reshape(3, -1, len(points_m))
+    x, y, depth_m = homogeneous
+    width_px, height_px = frame.cameras.sizes_px.T[..., None]
+    ahead = (depth_m > MIN_DEPTH_M) & (x >= 0) & (y >= 0)
+    flat = np.flatnonzero(ahead & (x <= width_px * depth_m) & (y <= height_px * depth_m))
+    x, y, depth_m = homogeneous.reshape(3, -1).take(flat, axis=1)
+    ends = np.searchsorted(flat, np.arange(homogeneous.shape[1] + 1) * len(points_m))
+    return flat % len(points_m), np.stack([x / depth_m, y / depth_m]), ends.tolist()
+
+
 def _lidar_to_images(frame: KeyFrame) -> tuple[Floats, Floats]:
-    """Matrices (C, 3, 3) and offsets (C, 3, 1) from lidar points to homogeneous image coordinates of each camera."""
+    """Matrices (3, C, 3) and offsets (3, C) from lidar points to homogeneous image coordinates (u z, v z, z)."""
     cameras, lidar = frame.cameras, frame.lidar
     moved_m = cameras.rotations @ lidar.translation_m + cameras.translations_m
-    return cameras.intrinsics @ cameras.rotations @ lidar.rotation, cameras.intrinsics @ moved_m[..., None]
-
-
-def _count_in_one_image(
-    points: Floats, point_labels: NDArray[np.uint8], boxes_xyxy_px: Floats, labels: Ints
-) -> NDArray[np.intp]:
-    """As `count_in_image_boxes`, for points (3, P) in homogeneous image coordinates (u z, v z, z) of one camera."""
-    x, y, depth_m = points
-    left, top = boxes_xyxy_px[:, :2].min(axis=0)
-    right, bottom = boxes_xyxy_px[:, 2:].max(axis=0)
-    # Only what lies between the outermost borders of the boxes is divided and compared with each of them.
-    across = (x >= left * depth_m) & (x <= right * depth_m) & (depth_m > MIN_DEPTH_M)
-    near_boxes = np.flatnonzero(across & (y >= top * depth_m) & (y <= bottom * depth_m))
-    depth_m = depth_m.take(near_boxes)
-    x_px, y_px = x.take(near_boxes) / depth_m, y.take(near_boxes) / depth_m
-    x1, y1, x2, y2 = boxes_xyxy_px.T[..., None]
-    own = point_labels.take(near_boxes) == labels[:, None]
-    return np.count_nonzero((x_px >= x1) & (x_px <= x2) & (y_px >= y1) & (y_px <= y2) & own, axis=1)
+    matrices = cameras.intrinsics @ cameras.rotations @ lidar.rotation
+    return np.moveaxis(matrices, 1, 0), (cameras.intrinsics @ moved_m[..., None])[..., 0].T
 
 
 def read_points(root: Path, sweep: LidarSweep) -> Floats:
