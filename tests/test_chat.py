@@ -29,6 +29,13 @@ def test_a_reply_has_its_text_and_tokens(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (request["model"], request["temperature"], server.keys) == ("m", 0, {"Bearer secret"})
 
 
+def test_without_a_key_servers_of_ones_own_are_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serve(lambda request: "fine") as server:
+        ChatClient((server.url,), "m").check()
+    assert server.keys == {"Bearer none"}
+
+
 def test_many_in_flight_come_back_in_order_and_the_servers_take_turns() -> None:
     together = threading.Barrier(16)
 

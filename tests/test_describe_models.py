@@ -167,11 +167,11 @@ def test_an_endpoint_that_cannot_be_asked_is_refused_at_once(
 # --- InstructBLIP ---
 
 
-@pytest.fixture(scope="module")
-def tiny_blip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["vicuna", "t5"])
+def tiny_blip(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny_blip import write_tiny_blip
 
-    return write_tiny_blip(tmp_path_factory.mktemp("blip"))
+    return write_tiny_blip(tmp_path_factory.mktemp("blip"), request.param)
 
 
 def through_blip(model: Path | str, batch_size: int) -> Callable[..., Iterator[list[Description]]]:

@@ -12,6 +12,7 @@ from transformers import (
     InstructBlipProcessor,
     LlamaConfig,
     PreTrainedTokenizerFast,
+    T5Config,
 )
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
@@ -21,10 +22,21 @@ WORDS = (
     "bus", "?", ":", ",",
 )  # fmt: skip
 QUERY_TOKENS, SIDE_PX = 4, 28
+_SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_LANGUAGES = {
+    "vicuna": LlamaConfig(
+        vocab_size=len(WORDS), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        initializer_range=0.5, **_SPECIAL,
+    ),
+    "t5": T5Config(
+        vocab_size=len(WORDS), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, initializer_factor=5.0,
+        decoder_start_token_id=0, **_SPECIAL,
+    ),
+}  # fmt: skip
 
 
-def write_tiny_blip(folder: Path, seed: int = 0) -> Path:
-    """Write config, weights and processor."""
+def write_tiny_blip(folder: Path, language: str = "vicuna", seed: int = 0) -> Path:
+    """Write config, weights and processor; the language model is a decoder (`vicuna`) or has an encoder too (`t5`)."""
     torch.manual_seed(seed)
     config = InstructBlipConfig(
         vision_config={
@@ -35,10 +47,7 @@ def write_tiny_blip(folder: Path, seed: int = 0) -> Path:
             "vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
             "intermediate_size": 32, "max_position_embeddings": 64, "initializer_range": 0.5,
         },
-        text_config=LlamaConfig(
-            vocab_size=len(WORDS), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-            initializer_range=0.5, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        ).to_dict(),
+        text_config=_LANGUAGES[language].to_dict(),
         num_query_tokens=QUERY_TOKENS,
         image_token_index=WORDS.index("<image>"),
     )  # fmt: skip
