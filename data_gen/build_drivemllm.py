@@ -3,49 +3,51 @@
     python data_gen/build_drivemllm.py --nuscenes DIR --version v1.0-trainval --out DIR
     python data_gen/build_drivemllm.py --from-metadata DIR --out DIR
 
-writes `metadata.jsonl` (images with their objects), `questions.jsonl` and, last, `manifest.json` (what was kept, what
-was dropped and why). A finished build is not repeated with --resume; an interrupted one starts over, with the same
-output byte for byte.
+writes `metadata.jsonl` (images with their objects), `dropped.jsonl` (every other object and why), `descriptions.jsonl`
+(what the describer said), `questions.jsonl` and, last, `manifest.json` (what was kept, what was dropped and why). With
+--resume a finished build is not repeated and an interrupted one asks no describer twice, with the same output byte for
+byte.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
-from data_gen.build_report import tool_version
-from data_gen.command_line import UsageError, parse_with_config, positive
-from data_gen.describe import Describer, add_describer_options, describer_options, distinct, make_describer
-from data_gen.drivemllm import DriveMLLMImage, image_to_row, question_to_row
-from data_gen.drivemllm_filters import FrontThresholds
-from data_gen.drivemllm_questions import published_questions
-from data_gen.drivemllm_report import (
+from data_gen.build_folder import DESCRIPTIONS, finish_build, finished_build, start_build, write_dropped
+from data_gen.build_report import Tally, tool_version
+from data_gen.command_line import UsageError, available_cores, parse_with_config, positive
+from data_gen.describe import add_describer_options, describer_options, make_describer
+from data_gen.describe_scenes import candidates, describe_scenes, with_descriptions
+from data_gen.drivemllm.filters import FrontThresholds
+from data_gen.drivemllm.front_images import CAMERA, front_image, record_of, without_unlisted
+from data_gen.drivemllm.keep_list import Found, Listed, find_listed, read_keep_list
+from data_gen.drivemllm.public import METADATA, find_metadata, read_public
+from data_gen.drivemllm.questions import published_questions
+from data_gen.drivemllm.records import DriveMLLMImage, image_to_row, question_to_row
+from data_gen.drivemllm.report import (
     PAPER_YIELD,
+    REASONS,
     describe_thresholds,
     filter_counts,
     keep_list_report,
     question_counts,
     summary,
 )
-from data_gen.files import write_json
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS
 from data_gen.folders import OutputFolder
-from data_gen.front_images import CAMERA, FrontImage, asked_image, front_image, record_of
-from data_gen.images import MANIFEST
-from data_gen.keep_list import Found, Listed, find_listed, read_keep_list
 from data_gen.nuscenes_tables import WorldError
-from data_gen.public_drivemllm import METADATA, find_metadata, read_public
 from data_gen.records import RecordError, write_rows
-from data_gen.world import World, load_world, select_frames
+from data_gen.scene_builder import JudgedImage
+from data_gen.scene_records import SceneImage
+from data_gen.world import load_world, select_frames
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,11 +79,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--keep-list", type=Path, metavar="FILE", help=names)
     add("--seed", type=int, default=42, help="seed of which objects are asked about, in which order (published: 42)")
     add("--limit", type=positive, metavar="N", help="only the first N key frames, or images of --from-metadata")
-    add("--workers", type=positive, default=1, metavar="N", help="processes that open images (default: %(default)s)")
+    add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: all cores)")
     add_thresholds(parser.add_argument_group("filters of --nuscenes"), FrontThresholds())
     add_describer_options(parser.add_argument_group("descriptions of --nuscenes"))
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--resume", action="store_true", help="keep a finished build, redo an interrupted one")
+    either.add_argument("--resume", action="store_true", help="keep a finished build, go on with an interrupted one")
     either.add_argument("--overwrite", action="store_true", help="empty the output folder first")
     return parser
 
@@ -121,105 +123,86 @@ def build(options: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(options)
     inputs = tuple(path for path in (options.nuscenes, options.from_metadata, options.keep_list) if path)
     folder = OutputFolder(options.out, "drivemllm", options.resume, options.overwrite, inputs)
-    folder.check()
-    if options.resume and (finished := finished_manifest(options.out, settings)):
+    if finished := finished_build(folder, settings):
         return finished
-    if options.from_metadata:
-        metadata = find_metadata(options.from_metadata)
-        images = read_public(metadata)[: options.limit]
-        folder.prepare()
-        facts = metadata_facts(metadata, images)
-    else:
-        survey = survey_world(options)
-        folder.prepare()
-        images, facts = describe_survey(survey)
+    images, facts = (from_metadata if options.from_metadata else from_world)(options, folder, settings)
     questions = published_questions(images, options.seed, facts["source"])
     write_rows(options.out / METADATA, map(image_to_row, images))
     write_rows(options.out / "questions.jsonl", map(question_to_row, questions))
     own = {"benchmark": "DriveMLLM", "tool": tool_version(), "seed": options.seed, "settings": settings}
     manifest = own | facts | question_counts(questions) | {"paper_yield": PAPER_YIELD}
-    write_json(options.out / MANIFEST, manifest)  # marks a finished build
-    return manifest
+    return finish_build(options.out, manifest)
 
 
-@dataclass(frozen=True)
-class Survey:
-    """All front images of the chosen key frames, judged by the tables, which of them are wanted, and who names things.
-
-    found: where the images of the keep list are, None without a list.
-    """
-
-    world: World
-    split: str
-    read: list[FrontImage]
-    listed: list[Listed]
-    found: Found | None
-    describer: Describer
-
-    @property
-    def chosen(self) -> list[FrontImage]:
-        """The images that the keep list names; all without one."""
-        return self.read if self.found is None else [self.read[i] for i in sorted(set(self.found.images.values()))]
+def from_metadata(
+    options: argparse.Namespace, folder: OutputFolder, settings: dict[str, Any]
+) -> tuple[list[DriveMLLMImage], dict[str, Any]]:
+    """The images of the public metadata, and what the manifest says of them."""
+    metadata = find_metadata(options.from_metadata)
+    images = read_public(metadata)[: options.limit]
+    start_build(folder, settings)
+    return images, metadata_facts(metadata, images)
 
 
-def survey_world(options: argparse.Namespace) -> Survey:
-    """Read the tables and the keep list, and check that the images that will be opened are there."""
+def from_world(
+    options: argparse.Namespace, folder: OutputFolder, settings: dict[str, Any]
+) -> tuple[list[DriveMLLMImage], dict[str, Any]]:
+    """The front images of a nuScenes folder with what is kept of them, and what the manifest says of them."""
     world = load_world(options.nuscenes, options.version)
     describer = make_describer(describer_options(options, options.nuscenes / options.version))
     frames = select_frames(world, options.split, options.limit)
     thresholds = thresholds_of(options)
     read = [front_image(world[frame], thresholds) for frame in tqdm(frames, unit=" key frames", mininterval=1)]
     listed = read_keep_list(options.keep_list) if options.keep_list else []
-    found = find_listed(listed, [i.file_name for i in read], [i.view.centres_m for i in read]) if listed else None
-    if found is not None and not found.images:
-        raise WorldError(
-            f"none of the {len(listed)} images of {options.keep_list} ({listed[0].name}, ...) is a {CAMERA} image of "
-            f"split {options.split} of {options.nuscenes}; names are compared without folder and suffix, and object "
-            "centres where the list has them"
-        )
-    survey = Survey(world, options.split, read, listed, found, describer)
-    missing = [i.file_name for i in survey.chosen if i.kept and not (world.root / i.file_name).is_file()]
-    if missing:
-        raise FileNotFoundError(f"{missing[0]} is missing under {world.root} ({len(missing)} images that are needed)")
-    return survey
-
-
-def describe_survey(survey: Survey) -> tuple[list[DriveMLLMImage], dict[str, Any]]:
-    """Name the objects that are left: the records of the images, and what the manifest says of them."""
-    asked = [image for image in survey.chosen if image.kept]
-    descriptions = survey.describer(asked_image(image, survey.world.root) for image in asked)
-    problems: dict[str, Counter[str]] = {}
-    images = []
-    progress = tqdm(zip(asked, descriptions, strict=True), total=len(asked), unit=" images", mininterval=1)
-    for image, named in progress:
-        judged = distinct(named)
-        problems[image.file_name] = Counter(item.problem for item in judged if item.problem)
-        record = record_of(image, judged)
-        images += [record] if record.objects else []
-    return images, world_facts(survey, images, problems)
-
-
-def world_facts(survey: Survey, images: list[DriveMLLMImage], problems: dict[str, Counter[str]]) -> dict[str, Any]:
-    """What the manifest says of a build from a world; images of the keep list that are not in it are told of."""
+    found = find_in_world(listed, read, options) if listed else None
+    wanted = set(range(len(read))) if found is None else set(found.images.values())
+    chosen = [image if place in wanted else without_unlisted(image) for place, image in enumerate(read)]
+    asked = candidates(iter(chosen))
+    check_there(asked, world.root)
+    start_build(folder, settings)
+    said = describe_scenes(asked, world.root, describer, options.out / DESCRIPTIONS)
+    images = [with_descriptions(image, said.get(image.scene.file_name)) for image in chosen]
+    tally = Tally(REASONS)
+    scenes = write_dropped(options.out, images, tally)
     facts = {
-        "source": survey.world.source,
-        "version": survey.world.version,
-        "split": survey.split,
+        "source": world.source,
+        "version": world.version,
+        "split": options.split,
         "camera": CAMERA,
-        "image_root": str(survey.world.root.resolve()),
-        **filter_counts(survey.read, survey.chosen, problems, images),
+        "image_root": str(world.root.resolve()),
+        **filter_counts(tally, scenes),
     }
-    if survey.found is None:
-        return facts
-    kept = {image.file_name for image in images}
-    report = keep_list_report(survey.listed, survey.found, survey.read, problems, kept)
-    if report["not_kept"]:
-        first, why = next(iter(report["not_kept"].items()))
-        print(
-            f"warning: {len(report['not_kept'])} images of the keep list are not kept, as {first}: {why}",
-            file=sys.stderr,
-        )
-    return facts | {"keep_list": report}
+    if found is not None:
+        facts["keep_list"] = warn_of_not_kept(keep_list_report(listed, found, images))
+    return [record_of(scene) for scene in scenes], facts
+
+
+def find_in_world(listed: list[Listed], read: list[JudgedImage], options: argparse.Namespace) -> Found:
+    """Where the listed images are among those read. Raises WorldError when none of them is there."""
+    centres_m = [np.array(image.centres_m).reshape(-1, 3) for image in read]
+    found = find_listed(listed, [image.scene.file_name for image in read], centres_m)
+    if found.images:
+        return found
+    raise WorldError(
+        f"none of the {len(listed)} images of {options.keep_list} ({listed[0].name}, ...) is a {CAMERA} image of "
+        f"split {options.split} of {options.nuscenes}; names are compared without folder and suffix, and object "
+        "centres where the list has them"
+    )
+
+
+def check_there(scenes: Sequence[SceneImage], root: Path) -> None:
+    """Raise FileNotFoundError naming the first image that will be opened and is not there."""
+    missing = [scene.file_name for scene in scenes if not (root / scene.file_name).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{missing[0]} is missing under {root} ({len(missing)} images that are needed)")
+
+
+def warn_of_not_kept(report: dict[str, Any]) -> dict[str, Any]:
+    """The report of a keep list; a warning when it names images that are not kept."""
+    if not_kept := report["not_kept"]:
+        first, why = next(iter(not_kept.items()))
+        print(f"warning: {len(not_kept)} images of the keep list are not kept, as {first}: {why}", file=sys.stderr)
+    return report
 
 
 def metadata_facts(metadata: Path, images: list[DriveMLLMImage]) -> dict[str, Any]:
@@ -267,17 +250,6 @@ def _digest(path: Path) -> str:
     if not path.is_file():
         raise RecordError(f"no file at {path}")
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a finished build, or None. Raises FileExistsError when it was made with other settings."""
-    path = out / MANIFEST
-    if not path.is_file():
-        return None
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if manifest.get("settings") != settings:
-        raise FileExistsError(f"{out} holds a build with other settings; choose another --out or --overwrite it")
-    return manifest
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from data_gen.filters import PAPER_VALUES, REASONS, Thresholds
+from data_gen.filters import PAPER_VALUES, Thresholds
 from data_gen.records import Question
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage
@@ -25,9 +25,11 @@ PAPER_YIELD = {
 class Tally:
     """Running counts over images: objects, drops by reason, and how far the object that got farthest got.
 
-    `reached` counts images by the number of checks that some object of theirs passed; len(REASONS): all.
+    `reasons` are those of the checks, in order; `reached` counts images by the number of checks that some object of
+    theirs passed.
     """
 
+    reasons: Sequence[str]
     images: int = 0
     objects: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -39,7 +41,7 @@ class Tally:
         self.objects += len(image.scene.objects) + len(image.drops.objects)
         reasons = [item.reason for item in image.drops.objects]
         self.dropped.update(reasons)
-        passed = [len(REASONS)] if image.scene.objects else [REASONS.index(reason) for reason in reasons]
+        passed = [len(self.reasons)] if image.scene.objects else [self.reasons.index(reason) for reason in reasons]
         if passed:
             self.reached[max(passed)] += 1
 
@@ -58,7 +60,7 @@ def stages(tally: Tally) -> list[dict[str, Any]]:
     """Objects, and images with an object, left after each check, in order, with the objects that the check dropped."""
     left, images = tally.objects, sum(tally.reached.values())
     rows: list[dict[str, Any]] = [{"stage": "some part in the image", "left": left, "images": images}]
-    for place, reason in enumerate(REASONS):
+    for place, reason in enumerate(tally.reasons):
         left -= tally.dropped[reason]
         images -= tally.reached[place]
         rows.append({"stage": reason, "dropped": tally.dropped[reason], "left": left, "images": images})
@@ -71,7 +73,7 @@ def image_counts(tally: Tally, scenes: Sequence[SceneImage]) -> dict[str, Any]:
         "images": {"read": tally.images, **kept_images(scenes)},
         "objects": {"in_images": tally.objects, "kept": sum(len(scene.objects) for scene in scenes)},
         "stages": stages(tally),
-        "dropped": {reason: tally.dropped[reason] for reason in REASONS if tally.dropped[reason]},
+        "dropped": {reason: tally.dropped[reason] for reason in tally.reasons if tally.dropped[reason]},
     }
 
 
@@ -108,11 +110,19 @@ def summary(manifest: dict[str, Any]) -> str:
         lines = [
             f"{manifest['source']} world {manifest['version']}, split {manifest['split']}: "
             f"{manifest['key_frames']} key frames",
-            f"{images['kept']} of {images['read']} images kept ({kinds})",
+            f"{images['kept']} of {images['read']} images kept ({kinds}); the paper {_paper_share(manifest['split'])}",
             f"objects dropped: {drops or 'none'}",
         ]
     lines.append(f"questions: {questions} ({manifest['depth_ranges']} depth ranges)")
-    return "\n".join(lines + [_shared_line(manifest["comparison"])] if "comparison" in manifest else lines)
+    if "comparison" in manifest:
+        lines.append(_shared_line(manifest["comparison"]))
+    return "\n".join(lines)
+
+
+def _paper_share(split: str) -> str:
+    """Images kept of those read, in the paper."""
+    rows = [row for name, row in PAPER_YIELD.items() if split in ("all", name)]
+    return f"{sum(row['images_kept'] for row in rows):,} of {sum(row['images'] for row in rows):,}"
 
 
 def _shared_line(comparison: dict[str, Any]) -> str:

@@ -12,14 +12,20 @@ repeated and an interrupted one goes on where it was, with the same output byte 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from data_gen.build_folder import (
+    DESCRIPTIONS,
+    UNFINISHED,
+    finish_build,
+    finished_build,
+    start_build,
+    write_dropped,
+)
 from data_gen.build_report import (
     PAPER_YIELD,
     Tally,
@@ -33,7 +39,8 @@ from data_gen.command_line import UsageError, parse_with_config
 from data_gen.compare_metadata import compare, read_build
 from data_gen.describe import make_describer
 from data_gen.describe_scenes import Described, candidates, describe_scenes, unreadable, with_descriptions
-from data_gen.files import read_json, write_json
+from data_gen.files import write_json
+from data_gen.filters import REASONS
 from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST
 from data_gen.judge_world import Judging, judge_world, read_judged
@@ -42,8 +49,7 @@ from data_gen.public_metadata import PublicMetadata, read_public_metadata
 from data_gen.question_set import QuestionSet, make_questions
 from data_gen.questions import own_units, published_units
 from data_gen.records import RecordError, question_to_row, write_rows
-from data_gen.scene_builder import JudgedImage
-from data_gen.scene_records import SceneImage, drops_to_row, scene_to_row
+from data_gen.scene_records import scene_to_row
 from data_gen.surds_arguments import (
     check_options,
     describer_of,
@@ -58,8 +64,6 @@ LIDAR_RULES = {
     True: "lidarseg points of the object's own class in its 2D box",
     False: "no lidarseg on disk: lidar points inside the 3D box",
 }
-UNFINISHED = "unfinished"
-SETTINGS = "settings.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,15 +108,17 @@ def build_from_world(
     frames = select_frames(world, options.split, options.limit)
     check_files(world, frames)
     describer = make_describer(describer_of(options))
-    start(folder, settings)
+    start_build(folder, settings)
     if not world.has_lidarseg:
         print(f"warning: {LIDAR_RULES[False]}", file=sys.stderr)
     job = Judging(world, frames, thresholds_of(options), options.pixel, options.out / UNFINISHED)
     judge_world(job, options.workers)
-    asked, log = candidates(read_judged(job)), options.out / "descriptions.jsonl"
-    said = describe_scenes(asked, options.nuscenes, describer, log)
+    asked = candidates(read_judged(job))
+    said = describe_scenes(asked, options.nuscenes, describer, options.out / DESCRIPTIONS)
     images = (with_descriptions(image, said.get(image.scene.file_name)) for image in read_judged(job))
-    scenes, tally = write_images(options.out, images)
+    tally = Tally(REASONS)
+    scenes = write_dropped(options.out, images, tally)
+    write_rows(options.out / "scenes.jsonl", map(scene_to_row, scenes))
     units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
     made = make_questions(units, world.source, settings["depth_ranges"], templates)
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
@@ -126,7 +132,7 @@ def build_from_world(
         "unreadable_images": warn_of_unreadable(said.values()),
         "paper_yield": PAPER_YIELD,
     }
-    return finish(options.out, manifest)
+    return finish_build(options.out, manifest)
 
 
 def build_from_metadata(
@@ -143,7 +149,7 @@ def build_from_metadata(
     except ValueError as error:
         raise UsageError(f"{public.path}: {error}") from error
     made = make_questions(units, "metadata", settings["depth_ranges"], templates)
-    start(folder, settings)
+    start_build(folder, settings)
     write_rows(options.out / "scenes.jsonl", map(scene_to_row, public.scenes))
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
     manifest = {
@@ -157,61 +163,12 @@ def build_from_metadata(
         "paper_yield": PAPER_YIELD,
     }
     warn_of_gaps(public, made)
-    return finish(options.out, manifest)
+    return finish_build(options.out, manifest)
 
 
 def output_folder(options: argparse.Namespace, read_from: Path) -> OutputFolder:
     """The folder that is written to."""
     return OutputFolder(options.out, "questions", options.resume, options.overwrite, (read_from,))
-
-
-def finished_build(folder: OutputFolder, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a finished build that is gone on with, or None when there is something to do.
-
-    Raises FileExistsError when the folder must not be touched or holds a build with other settings. Writes nothing.
-    """
-    folder.check()
-    if not folder.resume:
-        return None
-    finished, started = folder.path / MANIFEST, folder.path / UNFINISHED / SETTINGS
-    held = (
-        {"settings": read_json(started)} if started.is_file() else read_json(finished) if finished.is_file() else None
-    )
-    if held is not None and held.get("settings") != json.loads(json.dumps(settings)):
-        raise FileExistsError(
-            f"{folder.path} holds a build with other settings; choose another --out or --overwrite it"
-        )
-    return None if started.is_file() else held
-
-
-def start(folder: OutputFolder, settings: dict[str, Any]) -> None:
-    """Make the folder ready, and note what is built there until the manifest says so."""
-    folder.prepare()
-    write_json(folder.path / UNFINISHED / SETTINGS, settings)
-
-
-def finish(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the manifest, which marks a finished build, and remove what only an unfinished one needs."""
-    write_json(out / MANIFEST, manifest)
-    shutil.rmtree(out / UNFINISHED)
-    return manifest
-
-
-def write_images(out: Path, images: Iterable[JudgedImage]) -> tuple[list[SceneImage], Tally]:
-    """Write what was dropped and what was kept of the images; returns the kept and the counts."""
-    tally, scenes = Tally(), []
-
-    def dropped() -> Iterator[dict[str, Any]]:
-        for image in images:
-            tally.add(image)
-            if image.scene.objects:
-                scenes.append(image.scene)
-            if image.drops.objects:
-                yield drops_to_row(image.drops)
-
-    write_rows(out / "dropped.jsonl", dropped())
-    write_rows(out / "scenes.jsonl", map(scene_to_row, scenes))
-    return scenes, tally
 
 
 def header(

@@ -77,7 +77,7 @@ def _match_by_position(images: Sequence[JudgedImage], public: Sequence[SceneImag
     """Each public image with the image of ours that has the most of its objects, if any."""
     at: dict[tuple[int, ...], list[tuple[tuple[float, float, float], int]]] = defaultdict(list)
     for place, image in enumerate(images):
-        for xyz_m in (*(item.xyz_m for item in image.scene.objects), *(item.xyz_m for item in image.drops.objects)):
+        for xyz_m in image.centres_m:
             at[_cell(xyz_m)].append((xyz_m, place))
     partner_of = {}
     for place, scene in enumerate(public):

@@ -23,10 +23,10 @@ ASKED_CATEGORIES = ("vehicle.", "human.pedestrian.")
 GEOMETRIC_REASONS = (
     "other_category", "centre_outside", "too_small", "occluded", "class_repeated", "image_has_repeated_class",
 )  # fmt: skip
-REASONS = (
-    *GEOMETRIC_REASONS, "few_lidar_points", "unreadable_image", "no_description", "colour_unclear",
-    "vague_description", "duplicate_description",
+DESCRIPTION_REASONS = (
+    "unreadable_image", "no_description", "colour_unclear", "vague_description", "duplicate_description",
 )  # fmt: skip
+REASONS = (*GEOMETRIC_REASONS, "few_lidar_points", *DESCRIPTION_REASONS)
 
 
 @dataclass(frozen=True)

@@ -160,24 +160,24 @@ def _answer_problem(question: Question) -> str | None:
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
-    flat = {**_flat(row), "objects": [_flat(item) for item in row["objects"]]}
+    flat = {**flat_row(row), "objects": [flat_row(item) for item in row["objects"]]}
     return {name: value for name, value in flat.items() if value or name != "prompt"}
 
 
 def question_from_row(row: dict[str, Any]) -> Question:
     """A question from a JSON object; unknown fields go to `extra`."""
-    nested = _nested(row, Question)
+    nested = nested_row(row, Question)
     if isinstance(objects := nested.get("objects"), list):
-        nested["objects"] = [_nested(item, QuestionObject) if isinstance(item, dict) else item for item in objects]
+        nested["objects"] = [nested_row(item, QuestionObject) if isinstance(item, dict) else item for item in objects]
     return msgspec.convert(nested, Question)
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
+def flat_row(row: dict[str, Any]) -> dict[str, Any]:
     """A record as it stands in a file: the unknown fields beside the known ones."""
     return {**{name: value for name, value in row.items() if name != "extra"}, **row["extra"]}
 
 
-def _nested(row: dict[str, Any], kind: type) -> dict[str, Any]:
+def nested_row(row: dict[str, Any], kind: type) -> dict[str, Any]:
     """The other way round: the fields that `kind` does not know under `extra`."""
     known = {item.name for item in fields(kind)} - {"extra"}
     return {

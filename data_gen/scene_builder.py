@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from data_gen.compass import direction_of
 from data_gen.filters import Thresholds, geometric_reasons
 from data_gen.lidar import count_inside, count_own_class, read_points, read_points_of
+from data_gen.records import Metres3
 from data_gen.scene_records import DroppedObject, DroppedObjects, SceneImage, SceneObject
 from data_gen.views import METRE_DECIMALS, PIXEL_DECIMALS, View, views_of
 from data_gen.world import Ints, KeyFrame, World
@@ -26,7 +27,7 @@ PIXELS = ("centre", "box-centre")
 class JudgedView:
     """A view with, per object, the reason why it is dropped (empty: kept) and its lidar points.
 
-    Lidar points are UNCOUNTED for objects that an earlier check had dropped.
+    Lidar points are UNCOUNTED for objects that an earlier check had dropped, or where lidar is not looked at.
     """
 
     view: View
@@ -40,6 +41,11 @@ class JudgedImage:
 
     scene: SceneImage
     drops: DroppedObjects
+
+    @property
+    def centres_m(self) -> list[Metres3]:
+        """Where all objects are, kept or dropped, in camera metres."""
+        return [item.xyz_m for item in self.scene.objects] + [item.xyz_m for item in self.drops.objects]
 
 
 def judge_frame(world: World, frame: KeyFrame, thresholds: Thresholds) -> list[JudgedView]:
@@ -108,7 +114,7 @@ def _objects(frame: KeyFrame, judged: JudgedView, pixel: str) -> tuple[SceneObje
             yaw_rad=yaw_rad,
             category=str(category),
             annotation_token=frame.annotations.tokens[index],
-            lidar_points=count,
+            lidar_points=None if count == UNCOUNTED else count,
         )
         for box, centre_px, centre_m, yaw_rad, category, index, count in zip(
             *columns, view.categories, view.indices, points, strict=True

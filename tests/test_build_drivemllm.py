@@ -20,7 +20,7 @@ from shared import need
 
 from data_gen.build_drivemllm import main
 from data_gen.draw import Mark, draw_marks
-from data_gen.drivemllm import KINDS, TASKS, DriveMLLMImage, read_images, read_questions
+from data_gen.drivemllm.records import KINDS, TASKS, DriveMLLMImage, read_images, read_questions
 from data_gen.images import image_root
 from data_gen.records import iterate_rows, write_rows
 from data_gen.synthetic import WorldSpec, write_world

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_gen.drivemllm import (
+from data_gen.drivemllm.filters import FrontThresholds, geometric_reasons
+from data_gen.drivemllm.prompts import ANSWER_END, ANSWER_START, prompt_text
+from data_gen.drivemllm.questions import ANSWERS, published_questions
+from data_gen.drivemllm.records import (
     KINDS,
     TASKS,
     DriveMLLMImage,
@@ -24,9 +27,6 @@ from data_gen.drivemllm import (
     read_images,
     read_questions,
 )
-from data_gen.drivemllm_filters import FrontThresholds, geometric_reasons
-from data_gen.drivemllm_prompts import ANSWER_END, ANSWER_START, prompt_text
-from data_gen.drivemllm_questions import ANSWERS, published_questions
 from data_gen.records import QuestionObject, RecordError, write_rows
 from data_gen.views import View
 from rewards.boxes import CoordinateFrame, iou

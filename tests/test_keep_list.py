@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_gen.keep_list import Listed, find_listed, read_keep_list
+from data_gen.drivemllm.keep_list import Listed, find_listed, read_keep_list
 from data_gen.records import RecordError, write_rows
 
 

@@ -10,7 +10,7 @@ from nuscenes_folder import IMAGE, BoxSpec, write_folder
 from PIL import Image
 
 from data_gen.build_drivemllm import main
-from data_gen.drivemllm import read_questions
+from data_gen.drivemllm.records import read_questions
 from data_gen.images import image_root
 from data_gen.records import iterate_rows, write_rows
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from data_gen.records import QuestionObject, RecordError, read_records
+from data_gen.records import QuestionObject, RecordError, flat_row, nested_row, read_records
 from rewards.boxes import Box, Size
 from rewards.response import holds_markup
 
@@ -235,31 +235,21 @@ def image_from_row(row: dict[str, Any]) -> DriveMLLMImage:
         raise ValueError(f"columns of different lengths: {lengths}")
     objects = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     rest = {name: value for name, value in row.items() if name not in _PUBLIC_COLUMNS | _OUR_COLUMNS}
-    return msgspec.convert({**_nested(rest, DriveMLLMImage), "objects": objects}, DriveMLLMImage)
+    return msgspec.convert({**nested_row(rest, DriveMLLMImage), "objects": objects}, DriveMLLMImage)
 
 
 def question_to_row(question: DriveMLLMQuestion) -> dict[str, Any]:
     """A question as a flat JSON object."""
     row = asdict(question)
-    return {**_flat(row), "objects": [_flat(item) for item in row["objects"]]}
+    return {**flat_row(row), "objects": [flat_row(item) for item in row["objects"]]}
 
 
 def question_from_row(row: dict[str, Any]) -> DriveMLLMQuestion:
     """A question from a JSON object; unknown fields go to `extra`. Raises ValueError on bad fields."""
-    nested = _nested(row, DriveMLLMQuestion)
+    nested = nested_row(row, DriveMLLMQuestion)
     if isinstance(objects := nested.get("objects"), list):
-        nested["objects"] = [_nested(item, QuestionObject) if isinstance(item, dict) else item for item in objects]
+        nested["objects"] = [nested_row(item, QuestionObject) if isinstance(item, dict) else item for item in objects]
     return msgspec.convert(nested, DriveMLLMQuestion)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in row.items() if name != "extra"}, **row["extra"]}
-
-
-def _nested(row: dict[str, Any], kind: type) -> dict[str, Any]:
-    known = {item.name for item in fields(kind)} - {"extra"}
-    extra = {name: value for name, value in row.items() if name not in known}
-    return {**{name: value for name, value in row.items() if name in known}, "extra": extra}
 
 
 def read_images(path: Path) -> list[DriveMLLMImage]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from data_gen.drivemllm import DriveMLLMImage, read_images
+from data_gen.drivemllm.records import DriveMLLMImage, read_images
 from data_gen.images import upright_size
 from data_gen.records import RecordError
 

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from data_gen.drivemllm import KINDS, TASKS, DriveMLLMImage, DriveMLLMQuestion
-from data_gen.drivemllm_filters import GEOMETRIC_REASONS, PAPER_VALUES, FrontThresholds
-from data_gen.front_images import FrontImage
-from data_gen.keep_list import Found, Listed
+from data_gen.build_report import Tally, image_counts
+from data_gen.drivemllm.filters import GEOMETRIC_REASONS, PAPER_VALUES, FrontThresholds
+from data_gen.drivemllm.front_images import NOT_LISTED
+from data_gen.drivemllm.keep_list import Found, Listed
+from data_gen.drivemllm.records import KINDS, TASKS, DriveMLLMQuestion
+from data_gen.filters import DESCRIPTION_REASONS
+from data_gen.scene_builder import JudgedImage
+from data_gen.scene_records import SceneImage
 
-Problems = Mapping[str, Counter[str]]  # by image file: why objects got no description
-NOT_LISTED = "image_not_in_keep_list"
+REASONS = (*GEOMETRIC_REASONS, NOT_LISTED, *DESCRIPTION_REASONS)
 PAPER_YIELD = {
     "images_passing_filters": 2734,
     "images_picked_by_hand": 880,
@@ -27,49 +30,25 @@ def describe_thresholds(thresholds: FrontThresholds) -> dict[str, Any]:
     return {name: {"value": value, "paper": PAPER_VALUES.get(name)} for name, value in asdict(thresholds).items()}
 
 
-def filter_counts(
-    read: Sequence[FrontImage], chosen: Sequence[FrontImage], problems: Problems, images: Sequence[DriveMLLMImage]
-) -> dict[str, Any]:
-    """Images and objects after each stage, and dropped objects by reason.
+def filter_counts(tally: Tally, scenes: Sequence[SceneImage]) -> dict[str, Any]:
+    """Images and objects after each stage, and dropped objects by reason."""
+    counts = image_counts(tally, scenes)
+    after = {row["stage"]: row["images"] for row in counts["stages"]}
+    return counts | {"images": {"passing_filters": after[GEOMETRIC_REASONS[-1]], **counts["images"]}}
 
-    read: all front images; chosen: those that the keep list names, all without one; images: what is left at the end.
+
+def keep_list_report(listed: Sequence[Listed], found: Found, images: Sequence[JudgedImage]) -> dict[str, Any]:
+    """How many of the listed images were found and kept, and by name why the others were not.
+
+    images: all front images in the order in which they were read, judged and described.
     """
-    dropped = Counter(str(reason) for image in read for reason in image.reasons if reason)
-    passing = sum(len(image.kept) for image in read)
-    listed = sum(len(image.kept) for image in chosen)
-    dropped[NOT_LISTED] = passing - listed
-    unnamed: Counter[str] = sum(problems.values(), Counter())
-    dropped += unnamed
-    left = sum(len(image.view) for image in read)
-    stages: list[dict[str, Any]] = [{"stage": "some part in the image", "left": left}]
-    unlisted = [NOT_LISTED] if dropped[NOT_LISTED] else []
-    for reason in [*GEOMETRIC_REASONS, *unlisted, *sorted(unnamed)]:
-        left -= dropped[reason]
-        stages.append({"stage": reason, "dropped": dropped[reason], "left": left})
-    return {
-        "images": {
-            "read": len(read),
-            "passing_filters": sum(bool(image.kept) for image in read),
-            "kept": len(images),
-            "with_one_object": sum(len(image.objects) == 1 for image in images),
-            "with_several": sum(len(image.objects) > 1 for image in images),
-        },
-        "stages": stages,
-        "dropped": {stage["stage"]: stage["dropped"] for stage in stages[1:] if stage["dropped"]},
-    }
-
-
-def keep_list_report(
-    listed: Sequence[Listed], found: Found, read: Sequence[FrontImage], problems: Problems, kept: set[str]
-) -> dict[str, Any]:
-    """How many of the listed images were found and kept (file names), and by name why the others were not."""
     not_kept = {}
     for place, item in enumerate(listed):
-        image = read[found.images[place]] if place in found.images else None
+        image = images[found.images[place]] if place in found.images else None
         if image is None:
             not_kept[item.name] = "no front image of the key frames that were read"
-        elif image.file_name not in kept:
-            not_kept[item.name] = _why_dropped(image, problems.get(image.file_name, Counter()))
+        elif not image.scene.objects:
+            not_kept[item.name] = _why_dropped(image)
     return {
         "names": len(listed),
         "found_by_name": found.by_name,
@@ -79,8 +58,8 @@ def keep_list_report(
     }
 
 
-def _why_dropped(image: FrontImage, problems: Counter[str]) -> str:
-    counts = Counter(str(reason) for reason in image.reasons if reason) + problems
+def _why_dropped(image: JudgedImage) -> str:
+    counts = Counter(item.reason for item in image.drops.objects)
     listed = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items()))
     return f"no object left: {listed}" if listed else "no object in the image"
 

@@ -10,8 +10,8 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from data_gen.drivemllm import KINDS, TASKS, YES_NO, Answer, DriveMLLMImage, DriveMLLMQuestion, box_in_image
-from data_gen.drivemllm_prompts import question_text
+from data_gen.drivemllm.prompts import question_text
+from data_gen.drivemllm.records import KINDS, TASKS, YES_NO, Answer, DriveMLLMImage, DriveMLLMQuestion, box_in_image
 from data_gen.records import QuestionObject
 from data_gen.views import METRE_DECIMALS
 from rewards.boxes import Size
