@@ -71,13 +71,13 @@ def _points_in_images(points_m: NDArray[np.float32], frame: KeyFrame) -> tuple[I
     matrices, offsets = _lidar_to_images(frame)
     homogeneous = matrices.reshape(-1, 3) @ points_m.T.astype(np.float64, order="C")
     homogeneous += offsets.reshape(-1, 1)  # in place: a second array of this size would cost more than the product
-    homogeneous = homogeneous.reshape(3, -1, len(points_m))
+    homogeneous = homogeneous.reshape(*offsets.shape, len(points_m))
     x, y, depth_m = homogeneous
     width_px, height_px = frame.cameras.sizes_px.T[..., None]
     ahead = (depth_m > MIN_DEPTH_M) & (x >= 0) & (y >= 0)
     flat = np.flatnonzero(ahead & (x <= width_px * depth_m) & (y <= height_px * depth_m))
     x, y, depth_m = homogeneous.reshape(3, -1).take(flat, axis=1)
-    ends = np.searchsorted(flat, np.arange(homogeneous.shape[1] + 1) * len(points_m))
+    ends = np.searchsorted(flat, np.arange(offsets.shape[1] + 1) * len(points_m))
     return flat % len(points_m), np.stack([x / depth_m, y / depth_m]), ends.tolist()
 
 

@@ -153,11 +153,11 @@ def child_cpu_seconds() -> float:
 def print_loading(root: Path) -> None:
     """Write full-size tables, load them in a process of its own and print what that took."""
     size = Size()
-    bytes_written = write_tables(root, size)
+    size_gb = write_tables(root, size) / 1e9
     command = [sys.executable, str(Path(__file__).resolve()), "--load", str(root)]
     figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(
-        f"{size.key_frames} key frames, {size.files} files, {size.boxes} boxes in tables of {bytes_written / 1e9:.1f} GB: "
+        f"{size.key_frames} key frames, {size.files} files, {size.boxes} boxes, {size_gb:.1f} GB of tables: "
         f"{figures['cpu_s']:.1f} CPU s, peak {figures['peak_gb']:.2f} GB, then {figures['resident_gb']:.2f} GB resident"
     )
     print(f"a forked process that went through all key frames has {figures['private_mb']:.0f} MB of its own")
