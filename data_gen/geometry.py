@@ -129,10 +129,3 @@ def points_in_image_boxes(points_px: Floats, boxes_xyxy_px: Floats) -> Bools:
     low, high = boxes_xyxy_px[:, None, :2], boxes_xyxy_px[:, None, 2:]
     inside: Bools = np.logical_and.reduce((points_px >= low) & (points_px <= high), axis=2)
     return inside
-
-
-def points_in_solid_boxes(points_m: Floats, centres_m: Floats, sizes_wlh_m: Floats, rotations: Floats) -> Bools:
-    """(N, P): which of the points (P, 3) lie in which of the 3D boxes, all in one frame."""
-    local_m = (points_m - centres_m[:, None]) @ rotations
-    inside: Bools = np.logical_and.reduce(np.abs(local_m) <= sizes_wlh_m[:, None, [1, 0, 2]] / 2, axis=2)
-    return inside

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data_gen.geometry import Floats, points_in_image_boxes, points_in_solid_boxes, project
+from data_gen.geometry import Floats, points_in_image_boxes, project
 from data_gen.lidar_files import read_point_labels, read_values
 from data_gen.world import Annotations, Cameras, Ints, KeyFrame, LidarSweep
 
@@ -129,6 +129,13 @@ def count_own_class(
 
 
 def count_inside(points_m: Floats, annotations: Annotations, indices: Ints) -> Ints:
-    """How many points (P, 3) lie inside the 3D box of each of the chosen annotations."""
-    boxes = annotations.centres_m[indices], annotations.sizes_wlh_m[indices], annotations.rotations[indices]
-    return points_in_solid_boxes(points_m, *boxes).sum(axis=1)
+    """How many points (P, 3), in the global frame, lie inside the 3D box of each of the chosen annotations."""
+    x_m, y_m = np.ascontiguousarray(points_m.T[:2])
+    counts = np.zeros(len(indices), dtype=np.int64)
+    for place, index in enumerate(indices.tolist()):
+        centre_m, size_wlh_m = annotations.centres_m[index], annotations.sizes_wlh_m[index]
+        reach_m = np.linalg.norm(size_wlh_m) / 2  # no point of the box is farther off, however it is turned
+        near = np.flatnonzero((np.abs(x_m - centre_m[0]) <= reach_m) & (np.abs(y_m - centre_m[1]) <= reach_m))
+        local_m = (points_m.take(near, axis=0) - centre_m) @ annotations.rotations[index]
+        counts[place] = np.logical_and.reduce(np.abs(local_m) <= size_wlh_m[[1, 0, 2]] / 2, axis=1).sum()
+    return counts

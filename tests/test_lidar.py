@@ -9,7 +9,14 @@ import pytest
 from nuscenes_folder import VERSION, BoxSpec, write_folder
 
 from data_gen.geometry import quaternions_to_matrices
-from data_gen.lidar import ImageBoxes, count_in_image_boxes, count_own_class_points, read_labels, read_points
+from data_gen.lidar import (
+    ImageBoxes,
+    count_in_image_boxes,
+    count_inside,
+    count_own_class_points,
+    read_labels,
+    read_points,
+)
 from data_gen.nuscenes_tables import WorldError
 from data_gen.views import seen_objects
 from data_gen.world import Annotations, Cameras, KeyFrame, LidarSweep, load_world
@@ -84,6 +91,21 @@ def test_points_count_for_their_own_class_only_and_objects_without_points_have_n
     some = np.array([2, 0])
     counts = count_own_class_points(world.root, frame, seen.cameras[some], seen.indices[some], seen.boxes_xyxy_px[some])
     assert counts.tolist() == [0, 20]
+
+
+def test_points_inside_solid_boxes_equal_those_in_the_turned_back_cloud() -> None:
+    rng = np.random.default_rng(0)
+    points_m = rng.uniform(-10, 10, (4000, 3))
+    rotations = quaternions_to_matrices(rng.normal(size=(6, 4)))
+    centres_m, sizes_wlh_m = rng.uniform(-8, 8, (6, 3)), rng.uniform(1, 8, (6, 3))
+    boxes = Annotations(("",) * 6, np.array([""] * 6), np.zeros(6, int), centres_m, sizes_wlh_m, rotations)
+    expected = []
+    for centre_m, (width, length, height), rotation in zip(centres_m, sizes_wlh_m, rotations, strict=True):
+        local_m = np.array([rotation.T @ (point_m - centre_m) for point_m in points_m])
+        expected.append(int((np.abs(local_m) <= np.array([length, width, height]) / 2).all(axis=1).sum()))
+    assert count_inside(points_m, boxes, np.arange(6)).tolist() == expected
+    assert count_inside(points_m, boxes, np.array([4, 1, 4])).tolist() == [expected[i] for i in (4, 1, 4)]
+    assert min(expected) > 0
 
 
 def test_a_lidar_file_cut_short_and_labels_that_do_not_fit_are_named(tmp_path: Path) -> None:

@@ -57,8 +57,10 @@ def main() -> None:
 
 def compare(root: Path) -> None:
     """Check that results are the same, then time the devkit's loop and ours."""
-    from nuscenes.nuscenes import NuScenes
-
+    try:
+        from nuscenes.nuscenes import NuScenes
+    except ImportError as error:
+        raise SystemExit(f"the devkit is needed (pip install --no-deps nuscenes-devkit==1.2.0): {error}") from error
     nusc = NuScenes(VERSION, dataroot=str(root), verbose=False)
     world = load_world(root, VERSION)
     print(
