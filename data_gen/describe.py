@@ -127,19 +127,19 @@ def _urls(text: str) -> tuple[str, ...]:
 
 
 def _colour(options: DescriberOptions) -> Describer:
-    from data_gen.describe_colour import colour_describer
+    from data_gen.describers.colour import colour_describer
 
     return colour_describer(options.workers)
 
 
 def _truth(options: DescriberOptions) -> Describer:
-    from data_gen.describe_truth import truth_describer
+    from data_gen.describers.truth import truth_describer
 
     return truth_describer(options.version_folder, options.workers)
 
 
 def _endpoint(options: DescriberOptions) -> Describer:
-    from data_gen.describe_endpoint import endpoint_describer
+    from data_gen.describers.endpoint import endpoint_describer
 
     if not (options.endpoints and options.model):
         raise UsageError(
@@ -150,7 +150,7 @@ def _endpoint(options: DescriberOptions) -> Describer:
 
 
 def _blip(options: DescriberOptions) -> Describer:
-    from data_gen.describe_blip import blip_describer
+    from data_gen.describers.blip import blip_describer
 
     return blip_describer(options.model or BLIP_MODEL, options.batch_size)
 

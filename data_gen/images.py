@@ -17,6 +17,10 @@ _EIGHT_BIT_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "Y
 _JPEG_TAIL_BYTES = 512
 
 
+class UnreadableImageError(RecordError):
+    """An image file that is there and cannot be read."""
+
+
 def image_root(questions_path: Path, images: Path | None = None) -> Path:
     """The folder that image names are relative to: `images` if given, else `image_root` of the manifest beside.
 
@@ -71,11 +75,11 @@ def upright_size(path: Path) -> Size:
     try:
         with Image.open(path) as image:
             if image.mode not in _EIGHT_BIT_MODES:
-                raise RecordError(f"the image {path} has mode {image.mode}; convert it to 8 bits a channel")
+                raise UnreadableImageError(f"the image {path} has mode {image.mode}; convert it to 8 bits a channel")
             turned = image.getexif().get(_EXIF_ORIENTATION, 1) >= 5
             return (image.height, image.width) if turned else image.size
     except (OSError, Image.DecompressionBombError) as error:
-        raise RecordError(f"the image {path} cannot be read: {error}") from error
+        raise UnreadableImageError(f"the image {path} cannot be read: {error}") from error
 
 
 def open_rgb(path: Path, size: Size) -> Image.Image:
@@ -83,10 +87,10 @@ def open_rgb(path: Path, size: Size) -> Image.Image:
     try:
         with Image.open(path) as file:
             if file.mode not in _EIGHT_BIT_MODES:
-                raise RecordError(f"the image {path} has mode {file.mode}; convert it to 8 bits a channel")
+                raise UnreadableImageError(f"the image {path} has mode {file.mode}; convert it to 8 bits a channel")
             image = ImageOps.exif_transpose(file).convert("RGB")
     except (OSError, Image.DecompressionBombError) as error:  # OSError is also Pillow's UnidentifiedImageError
-        raise RecordError(f"the image {path} cannot be read: {error}") from error
+        raise UnreadableImageError(f"the image {path} cannot be read: {error}") from error
     _check_size(path, image.size, size)
     return image
 

@@ -47,9 +47,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 def add_question_options(group: argparse._ArgumentGroup) -> None:
     """What questions are made of the scenes, and how they are worded."""
     add = group.add_argument
-    ranges = (
-        "how depth options are made (default: fair for --split train, else official; matched: give nothing away)"
-    )
+    ranges = "how depth options are made (default: fair for --split train, else official; matched: give nothing away)"
     add("--depth-ranges", choices=DEPTH_RANGES, help=ranges)
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
     where = "where an object is: its projected 3D centre, or the centre of its 2D box (default: %(default)s)"

@@ -26,7 +26,7 @@ def make_scenes(images: int, seed: int = 0) -> list[SceneImage]:
 def make_questions(images: int = 12, seed: int = 0) -> list[Question]:
     """All questions that the scenes allow."""
     units = own_units(make_scenes(images, seed), seed, depth_ranges="fair")
-    return [question for unit in units for question in questions_of(unit, split="val", source="synthetic")]
+    return [question for unit in units for question in questions_of(unit, "val", "synthetic", "fair")]
 
 
 def write_small_set(folder: Path, images: int = 12, seed: int = 0) -> Path:

@@ -15,11 +15,11 @@ from chat_server import image_of, serve, text_of
 from drawn_objects import BLUE, GREEN, RED, SIZE, WHITE, Rgb, picture
 from PIL import Image
 
-from data_gen import describe_blip
 from data_gen.command_line import UsageError
-from data_gen.crops import LARGEST_SIDE_PX, LEAST_SIDE_PX, crop_of
 from data_gen.describe import AskedImage, DescriberOptions, Description, make_describer
-from data_gen.describe_blip import in_batches
+from data_gen.describers import blip
+from data_gen.describers.blip import in_batches
+from data_gen.describers.crops import LARGEST_SIDE_PX, LEAST_SIDE_PX, crop_of
 
 CAR, ADULT = "vehicle.car", "human.pedestrian.adult"
 NAMES = {"red": RED, "blue": BLUE, "green": GREEN, "white": WHITE}
@@ -211,8 +211,8 @@ def test_a_text_arrives_at_its_object_across_batches_and_images(
         sizes.append(len(crops))
         return [what_a_model_would_say(crop, question) for crop, question in zip(crops, questions, strict=True)]
 
-    monkeypatch.setattr(describe_blip, "_load_processor", lambda name: None)
-    monkeypatch.setattr(describe_blip, "_load_generate", lambda name, processor: generate)
+    monkeypatch.setattr(blip, "_load_processor", lambda name: None)
+    monkeypatch.setattr(blip, "_load_generate", lambda name, processor: generate)
     assert texts(through_blip("any", batch_size)(pictures)) == expected
     assert max(sizes) <= batch_size and sum(sizes) == sum(len(image.objects) for image in pictures) - 1
 

@@ -66,7 +66,9 @@ def test_other_arrows_are_found(room: str, source: str) -> None:
     assert forbidden(room, source)
 
 
-@pytest.mark.parametrize("module", ["rewards", "data_gen.records", "data_gen.build_surds", "eval.surds"])
+@pytest.mark.parametrize(
+    "module", ["rewards", "data_gen.records", "data_gen.build_surds", "data_gen.build_drivemllm", "eval.surds"]
+)
 def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
     code = f"import {module}, sys; print([m for m in ('torch', 'transformers', 'trl', 'datasets') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -76,9 +78,9 @@ def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        "data_gen/synthetic.py", "data_gen/build_surds.py", "data_gen/build_cot.py", "training/tiny.py",
-        "training/merge.py",
-        "training/sft.py", "training/grpo.py", "eval/surds.py", "eval/report.py", "launch/ablate.py",
+        "data_gen/synthetic.py", "data_gen/build_surds.py", "data_gen/build_drivemllm.py", "data_gen/audit.py",
+        "data_gen/gallery.py", "data_gen/build_cot.py", "training/tiny.py", "training/merge.py", "training/sft.py",
+        "training/grpo.py", "eval/surds.py", "eval/report.py", "launch/ablate.py",
     ],
 )  # fmt: skip
 def test_every_entry_point_explains_itself(script: str, tmp_path: Path) -> None:

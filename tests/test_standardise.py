@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from data_gen.describe import Description
+from data_gen.describers.standardise import standardise
+from data_gen.describers.wording import NOUNS, answer_form, question_about, wording
 from data_gen.filters import REASONS
-from data_gen.standardise import standardise
-from data_gen.wording import NOUNS, answer_form, question_about, wording
 
 CAR, BICYCLE, ADULT = "vehicle.car", "vehicle.bicycle", "human.pedestrian.adult"
 EMPTY, UNCLEAR, VAGUE = "no_description", "colour_unclear", "vague_description"

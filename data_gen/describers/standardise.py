@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from data_gen.describe import Description
-from data_gen.description_words import (
+from data_gen.describers.wording import is_person, wording
+from data_gen.describers.words import (
     ANY_WHEELS,
     COLOURS,
     FOUR_WHEELS,
@@ -29,7 +30,6 @@ from data_gen.description_words import (
     VEHICLES,
     WITHOUT_SHADE,
 )
-from data_gen.wording import is_person, wording
 
 _BESIDE = (
     r"next to|in front of|close to|in the background|near|behind|beside|besides|by|at|on|under|against|between|among|"

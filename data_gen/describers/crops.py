@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from data_gen.images import open_rgb
-from data_gen.records import RecordError
+from data_gen.images import UnreadableImageError, open_rgb
 from rewards.boxes import Box
 
 if TYPE_CHECKING:
@@ -24,9 +23,7 @@ def read_image(image: AskedImage) -> Image.Image | None:
     """
     try:
         return open_rgb(image.path, image.size_px)
-    except RecordError as error:
-        if error.__cause__ is None:  # Pillow could read it, but it is not what the tables say
-            raise
+    except UnreadableImageError:
         return None
 
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_gen.crops import read_image
 from data_gen.describe import UNREADABLE, AskedImage, Describer, Description
+from data_gen.describers.crops import read_image
+from data_gen.describers.standardise import standardise
 from data_gen.in_order import map_in_processes
 from data_gen.nuscenes_tables import WorldError
-from data_gen.standardise import standardise
 
 
 def truth_describer(version_folder: Path, workers: int = 1) -> Describer:

@@ -9,11 +9,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from data_gen.chat import ChatClient, user_message
-from data_gen.crops import crop_of, read_image
 from data_gen.describe import UNREADABLE, Asked, AskedImage, Describer, Description
+from data_gen.describers.crops import crop_of, read_image
+from data_gen.describers.standardise import standardise
+from data_gen.describers.wording import answer_form, question_about
 from data_gen.in_order import map_in_order
-from data_gen.standardise import standardise
-from data_gen.wording import answer_form, question_about
 
 if TYPE_CHECKING:
     from PIL.Image import Image
