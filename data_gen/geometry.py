@@ -122,10 +122,3 @@ def _hull_bounds_in_image(vertices: Floats, edges: NDArray[np.int64], sizes_px: 
     bounds = np.concatenate([np.maximum(low, 0), np.minimum(high, sizes_px)])
     bounds[:, np.logical_or.reduce(bounds[:2] > bounds[2:])] = np.nan
     return bounds
-
-
-def points_in_image_boxes(points_px: Floats, boxes_xyxy_px: Floats) -> Bools:
-    """(N, P): which of the points (P, 2) lie in which of the boxes (N, 4), edges included."""
-    low, high = boxes_xyxy_px[:, None, :2], boxes_xyxy_px[:, None, 2:]
-    inside: Bools = np.logical_and.reduce((points_px >= low) & (points_px <= high), axis=2)
-    return inside

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data_gen.geometry import Floats, points_in_image_boxes, project
+from data_gen.geometry import Floats
 from data_gen.lidar_files import read_point_labels, read_values
-from data_gen.world import Annotations, Cameras, Ints, KeyFrame, LidarSweep
+from data_gen.world import Annotations, Ints, KeyFrame, LidarSweep
 
 MIN_DEPTH_M = 1.0  # nearer points are returns from the car itself; the devkit cuts there too
 
@@ -91,23 +91,7 @@ def _lidar_to_images(frame: KeyFrame) -> tuple[Floats, Floats]:
 
 def read_points(root: Path, sweep: LidarSweep) -> Floats:
     """The points (P, 3) of a sweep in the global frame. Raises WorldError when the file was cut short."""
-    return _in_global(read_values(root / sweep.file_name), sweep)
-
-
-def read_points_of(root: Path, sweep: LidarSweep, classes: Ints) -> tuple[Floats, NDArray[np.uint8]]:
-    """The points (P, 3) of some lidarseg classes in the global frame, and their labels (P,).
-
-    Others, nine out of ten, are left out before anything is computed. Raises WorldError as `read_labels` does.
-    """
     values = read_values(root / sweep.file_name)
-    labels = read_labels(root, sweep, len(values))
-    is_wanted = np.zeros(256, dtype=bool)
-    is_wanted[classes] = True
-    wanted = is_wanted[labels]
-    return _in_global(values[wanted], sweep), labels[wanted]
-
-
-def _in_global(values: NDArray[np.float32], sweep: LidarSweep) -> Floats:
     moved: Floats = values[:, :3].astype(np.float64) @ sweep.rotation.T + sweep.translation_m
     return moved
 
@@ -115,17 +99,6 @@ def _in_global(values: NDArray[np.float32], sweep: LidarSweep) -> Floats:
 def read_labels(root: Path, sweep: LidarSweep, points: int) -> NDArray[np.uint8]:
     """One lidarseg class per point. Raises WorldError when the file does not have one for each."""
     return read_point_labels(root / sweep.label_file_name, points)
-
-
-def count_own_class(
-    points_m: Floats, point_labels: NDArray[np.uint8], cameras: Cameras, camera: int, boxes_px: Floats, labels: Ints
-) -> Ints:
-    """How many points (P, 3) of its own class lie in each 2D box (N, 4) of one camera of the key frame."""
-    in_camera_m = points_m @ cameras.rotations[camera].T + cameras.translations_m[camera]
-    ahead = in_camera_m[:, 2] > MIN_DEPTH_M
-    points_px = project(in_camera_m[ahead], cameras.intrinsics[camera])
-    own = point_labels[ahead] == labels[:, None]
-    return (points_in_image_boxes(points_px, boxes_px) & own).sum(axis=1)
 
 
 def count_inside(points_m: Floats, annotations: Annotations, indices: Ints) -> Ints:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from data_gen.compass import direction_of
 from data_gen.filters import Thresholds, geometric_reasons
-from data_gen.lidar import count_inside, count_own_class, read_points, read_points_of
+from data_gen.lidar import count_inside, count_own_class_points, read_points
 from data_gen.records import Metres3
 from data_gen.scene_records import DroppedObject, DroppedObjects, SceneImage, SceneObject
 from data_gen.views import METRE_DECIMALS, PIXEL_DECIMALS, View, views_of
@@ -82,16 +82,15 @@ def count_lidar_points(world: World, frame: KeyFrame, views: list[View], reasons
     indices = [view.indices[places] for view, places in zip(views, left, strict=True)]
     if not any(map(len, indices)):
         return counts
-    boxes = frame.annotations
-    if not world.has_lidarseg:
-        points_m = read_points(world.root, frame.lidar)
-        for count, places, chosen in zip(counts, left, indices, strict=True):
-            count[places] = count_inside(points_m, boxes, chosen)
-        return counts
-    points_m, labels = read_points_of(world.root, frame.lidar, boxes.labels[np.concatenate(indices)])
-    for view, count, places, chosen in zip(views, counts, left, indices, strict=True):
-        boxes_px = view.boxes_xyxy_px[places]
-        count[places] = count_own_class(points_m, labels, frame.cameras, view.camera, boxes_px, boxes.labels[chosen])
+    if world.has_lidarseg:
+        cameras = np.repeat([view.camera for view in views], [len(chosen) for chosen in indices])
+        boxes_px = np.concatenate([view.boxes_xyxy_px[places] for view, places in zip(views, left, strict=True)])
+        counted = count_own_class_points(world.root, frame, cameras, np.concatenate(indices), boxes_px)
+    else:
+        counted = count_inside(read_points(world.root, frame.lidar), frame.annotations, np.concatenate(indices))
+    ends = np.cumsum([len(chosen) for chosen in indices])[:-1]
+    for count, places, part in zip(counts, left, np.split(counted, ends), strict=True):
+        count[places] = part
     return counts
 
 
