@@ -88,7 +88,9 @@ def open_rgb(path: Path, size: Size) -> Image.Image:
         with Image.open(path) as file:
             if file.mode not in _EIGHT_BIT_MODES:
                 raise UnreadableImageError(f"the image {path} has mode {file.mode}; convert it to 8 bits a channel")
-            image = ImageOps.exif_transpose(file).convert("RGB")
+            file.load()
+            ImageOps.exif_transpose(file, in_place=True)  # this and the next line copy only where there is need
+            image = file if file.mode == "RGB" else file.convert("RGB")
     except (OSError, Image.DecompressionBombError) as error:  # OSError is also Pillow's UnidentifiedImageError
         raise UnreadableImageError(f"the image {path} cannot be read: {error}") from error
     _check_size(path, image.size, size)

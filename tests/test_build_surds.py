@@ -23,7 +23,7 @@ from data_gen import build_surds, judge_world
 from data_gen.build_surds import main
 from data_gen.describe import AskedImage, Describer, DescriberOptions, Description
 from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
-from data_gen.images import check_images, image_root
+from data_gen.images import check_images, image_root, open_rgb, upright_size
 from data_gen.question_set import make_questions, truth_problem
 from data_gen.questions import Unit, pixel_unit
 from data_gen.records import RecordError, read_questions
@@ -483,6 +483,18 @@ def test_missing_images_are_named_and_counted(tmp_path: Path) -> None:
     gone = [replace(questions[0], image="samples/x.jpg"), replace(questions[0], image="samples/y.jpg"), questions[1]]
     with pytest.raises(FileNotFoundError, match=r"samples/x\.jpg is missing under .* \(2 of 3 images\).*--images"):
         check_images(gone, root)
+
+
+def test_an_image_is_opened_upright_and_as_rgb(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6  # a quarter turn to the right is needed
+    picture = Image.new("L", (40, 20), 200)
+    picture.paste(10, (0, 0, 20, 20))  # the left half is dark: it ends up above
+    picture.save(tmp_path / "a.png", exif=turned)
+    assert upright_size(tmp_path / "a.png") == (20, 40)
+    opened = open_rgb(tmp_path / "a.png", (20, 40))
+    assert opened.mode == "RGB" and opened.size == (20, 40)
+    assert opened.getpixel((10, 5)) == (10, 10, 10) and opened.getpixel((10, 35)) == (200, 200, 200)
 
 
 # --- drawing ---
