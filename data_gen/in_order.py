@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from data_gen.command_line import UsageError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Shared = TypeVar("Shared")
 JOBS_PER_WORKER = 4
 
 
@@ -18,7 +23,8 @@ def map_in_order(
 ) -> Iterator[Result]:
     """`function` of every item, in order; at most `ahead` items are taken before the first result is handed out.
 
-    The executor is shut down at the end. The first failure is raised, and jobs that have not begun are dropped.
+    The executor is shut down at the end. The first failure is raised, and jobs that have not begun are dropped. Raises
+    UsageError when a worker process was killed, as systems do when memory runs out.
     """
     waiting: deque[Future[Result]] = deque()
     try:
@@ -28,6 +34,10 @@ def map_in_order(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise UsageError(
+            "a worker process was killed, maybe for want of memory; go on with --resume and fewer --workers"
+        ) from error
     finally:
         executor.shutdown(cancel_futures=True)
 
@@ -39,3 +49,25 @@ def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], 
         return
     executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     yield from map_in_order(executor, function, items, workers * JOBS_PER_WORKER)
+
+
+def map_in_forks(
+    function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """`function(shared, item)` of every item, in order; forked processes have `shared` without a copy of it."""
+    if workers == 1:
+        yield from (function(shared, item) for item in items)
+        return
+    executor = ProcessPoolExecutor(workers, get_context("fork"), _take, (partial(function, shared),))
+    yield from map_in_order(executor, _call, items, workers * JOBS_PER_WORKER)
+
+
+_CALLED: list[Callable[[Any], Any]] = []  # of a forked process
+
+
+def _take(function: Callable[[Any], Any]) -> None:
+    _CALLED[:] = [function]
+
+
+def _call(item: Any) -> Any:
+    return _CALLED[0](item)

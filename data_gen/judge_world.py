@@ -6,7 +6,6 @@ arrays of the world and copy nothing.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 from data_gen.files import write_whole
 from data_gen.filters import Thresholds
+from data_gen.in_order import map_in_forks
 from data_gen.scene_builder import JudgedImage, judge_frame, judged_image
 from data_gen.world import World
 
@@ -48,7 +48,7 @@ def judge_world(job: Judging, workers: int = 1) -> None:
     left = [part for part in range(len(job.parts)) if not job.path(part).is_file()]
     total = sum(len(job.parts[part]) for part in left)
     with tqdm(total=total, unit=" key frames", mininterval=1, desc="geometry and lidar") as bar:
-        for part in _run(job, left, min(workers, len(left))):
+        for part in map_in_forks(judge_part, job, left, max(1, min(workers, len(left)))):
             bar.update(len(job.parts[part]))
 
 
@@ -68,23 +68,3 @@ def judge_part(job: Judging, part: int) -> int:
         images += [judged_image(frame, view, job.pixel) for view in judged]
     write_whole(job.path(part), msgspec.json.encode(images))
     return part
-
-
-def _run(job: Judging, parts: Sequence[int], workers: int) -> Iterator[int]:
-    """Judge parts here or in forked processes; yields each when it is done."""
-    if workers <= 1:
-        yield from (judge_part(job, part) for part in parts)
-        return
-    with multiprocessing.get_context("fork").Pool(workers, _take_job, (job,)) as pool:
-        yield from pool.imap_unordered(_judge_part_of_job, parts)
-
-
-_JOB: list[Judging] = []  # of a worker process; handed over by the fork
-
-
-def _take_job(job: Judging) -> None:
-    _JOB[:] = [job]
-
-
-def _judge_part_of_job(part: int) -> int:
-    return judge_part(_JOB[0], part)
