@@ -1,53 +1,20 @@
-"""An object -> a few words that name it in its image: "white car", "adult wearing a blue shirt".
+"""Which describer names the objects, and the command-line options that choose it and tell it what it needs.
 
-A describer takes images with the objects to describe and yields, image by image and in order, one description per
-object; what is missing, unclear or not specific comes back as a reason to drop the object. All objects of an image
-that cannot be read get the problem `unreadable_image`.
+Each is imported when it is made: models and clients are heavy.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_gen.command_line import UsageError, positive
-from rewards.boxes import Box
+from data_gen.descriptions import Describer
 
 BLIP_MODEL = "Salesforce/instructblip-vicuna-13b"  # the paper's; 27 GB of GPU memory in half precision
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An object to describe; its box is in pixels of the image file."""
-
-    annotation_token: str
-    category: str
-    box_xyxy_px: Box
-
-
-@dataclass(frozen=True)
-class Description:
-    """The words, or the reason why there are none; `raw` is what a model said before it was put into standard words."""
-
-    text: str = ""
-    problem: str = ""
-    raw: str = ""
-
-
-UNREADABLE = Description(problem="unreadable_image")
-
-
-@dataclass(frozen=True)
-class AskedImage:
-    """The objects of one image to describe, with the file and the width and height it must have."""
-
-    path: Path
-    size_px: tuple[int, int]
-    objects: tuple[Asked, ...]
 
 
 @dataclass(frozen=True)
@@ -72,9 +39,6 @@ class DescriberOptions:
         """What decides the descriptions; the rest only decides how fast they come."""
         model = self.model or (BLIP_MODEL if self.name == "blip" else "")
         return {"describer": self.name} | ({"describer_model": model} if model else {})
-
-
-Describer = Callable[[Iterable[AskedImage]], Iterator[list[Description]]]
 
 
 def add_describer_options(group: argparse._ArgumentGroup) -> None:
@@ -107,19 +71,6 @@ def describer_options(namespace: argparse.Namespace, version_folder: Path) -> De
 def make_describer(options: DescriberOptions) -> Describer:
     """The describer of a name. Raises UsageError for what it needs and has not."""
     return DESCRIBERS[options.name](options)
-
-
-def distinct(descriptions: Sequence[Description]) -> list[Description]:
-    """The descriptions of one image without those that two objects share, be it with their words in another order."""
-    counts = Counter(_words(description) for description in descriptions)
-    return [
-        Description(problem="duplicate_description", raw=item.raw) if item.text and counts[_words(item)] > 1 else item
-        for item in descriptions
-    ]
-
-
-def _words(description: Description) -> tuple[str, ...]:
-    return tuple(sorted(description.text.lower().split()))
 
 
 def _urls(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from tqdm import tqdm
 
-from data_gen.describe import Asked, AskedImage, Describer, Description, distinct
+from data_gen.descriptions import Asked, AskedImage, Describer, Description, distinct
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import DroppedObject, SceneImage, SceneObject
 

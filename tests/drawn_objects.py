@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from data_gen.describe import Asked, AskedImage
+from data_gen.descriptions import Asked, AskedImage
 
 SIZE = (400, 300)
 Rgb = tuple[int, int, int]

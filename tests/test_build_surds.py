@@ -21,7 +21,8 @@ from shared import need
 
 from data_gen import build_surds, judge_world
 from data_gen.build_surds import main
-from data_gen.describe import AskedImage, Describer, DescriberOptions, Description
+from data_gen.describe import DescriberOptions
+from data_gen.descriptions import AskedImage, Describer, Description
 from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
 from data_gen.images import check_images, image_root, open_rgb, upright_size
 from data_gen.question_set import make_questions, truth_problem

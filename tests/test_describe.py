@@ -13,16 +13,8 @@ import pytest
 from drawn_objects import BLUE, GREEN, RED, WHITE, picture
 
 from data_gen.command_line import UsageError
-from data_gen.describe import (
-    UNREADABLE,
-    AskedImage,
-    DescriberOptions,
-    Description,
-    add_describer_options,
-    describer_options,
-    distinct,
-    make_describer,
-)
+from data_gen.describe import DescriberOptions, add_describer_options, describer_options, make_describer
+from data_gen.descriptions import UNREADABLE, AskedImage, Description, distinct
 from data_gen.nuscenes_tables import WorldError
 from data_gen.records import RecordError
 

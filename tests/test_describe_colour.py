@@ -13,10 +13,10 @@ from drawn_objects import BLACK, BLUE, GREEN, GREY, RED, WHITE, Rgb
 from PIL import Image
 from shared import need
 
-from data_gen.describe import Asked, AskedImage
 from data_gen.describers.colour import colour_of, describe_image, painted, strong_colour, worn
 from data_gen.describers.colours import NAMES, name_pixels, plain_name
 from data_gen.describers.regions import BESIDE, in_front, likely_own, region_of, surroundings_of
+from data_gen.descriptions import Asked, AskedImage
 from data_gen.filters import Thresholds, geometric_reasons
 from data_gen.synthetic import WorldSpec, write_world
 from data_gen.views import views_of

@@ -16,10 +16,11 @@ from drawn_objects import BLUE, GREEN, RED, SIZE, WHITE, Rgb, picture
 from PIL import Image
 
 from data_gen.command_line import UsageError
-from data_gen.describe import AskedImage, DescriberOptions, Description, make_describer
+from data_gen.describe import DescriberOptions, make_describer
 from data_gen.describers import blip
 from data_gen.describers.blip import in_batches
 from data_gen.describers.crops import LARGEST_SIDE_PX, LEAST_SIDE_PX, crop_of
+from data_gen.descriptions import AskedImage, Description
 
 CAR, ADULT = "vehicle.car", "human.pedestrian.adult"
 NAMES = {"red": RED, "blue": BLUE, "green": GREEN, "white": WHITE}

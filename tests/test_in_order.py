@@ -44,5 +44,5 @@ def test_what_is_shared_is_not_copied() -> None:
 
 
 def test_a_killed_worker_ends_the_work_and_says_how_to_go_on() -> None:
-    with pytest.raises(UsageError, match="a worker process was killed.* go on with --resume and fewer --workers"):
+    with pytest.raises(UsageError, match=r"a worker process was killed.* go on with --resume and fewer --workers"):
         list(map_in_forks(killed_at_three, np.zeros(3), range(20), 2))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from data_gen.describe import Description
 from data_gen.describers.standardise import standardise
 from data_gen.describers.wording import NOUNS, answer_form, question_about, wording
+from data_gen.descriptions import Description
 from data_gen.filters import REASONS
 
 CAR, BICYCLE, ADULT = "vehicle.car", "vehicle.bicycle", "human.pedestrian.adult"

@@ -7,10 +7,10 @@ from itertools import chain, islice, tee
 from typing import TYPE_CHECKING, Any
 
 from data_gen.command_line import UsageError
-from data_gen.describe import UNREADABLE, Asked, AskedImage, Describer, Description
 from data_gen.describers.crops import crop_of, read_image
 from data_gen.describers.standardise import standardise
 from data_gen.describers.wording import question_about
+from data_gen.descriptions import UNREADABLE, Asked, AskedImage, Describer, Description
 
 if TYPE_CHECKING:
     from PIL.Image import Image

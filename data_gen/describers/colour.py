@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from data_gen.describe import UNREADABLE, Asked, AskedImage, Describer, Description
 from data_gen.describers.colours import DARK, NAMES, PAINTS, PLAIN, Named, name_pixels, plain_name
 from data_gen.describers.crops import read_image
 from data_gen.describers.regions import BELOW, BESIDE, Part, Pixels, in_front, likely_own, region_of, surroundings_of
 from data_gen.describers.wording import is_person, wording
+from data_gen.descriptions import UNREADABLE, Asked, AskedImage, Describer, Description
 from data_gen.geometry import Floats
 from data_gen.in_order import map_in_processes
 from rewards.boxes import Box

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PIL import Image
 
+from data_gen.descriptions import AskedImage
 from data_gen.images import UnreadableImageError, open_rgb
 from rewards.boxes import Box
-
-if TYPE_CHECKING:
-    from data_gen.describe import AskedImage
 
 MARGIN = 0.1  # of the box's sides, on each side: enough to see what stands out from what
 LEAST_SIDE_PX, LARGEST_SIDE_PX = 224, 672  # of the longer side: models see little in less and cost more for more

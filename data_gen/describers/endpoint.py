@@ -9,10 +9,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from data_gen.chat import ChatClient, user_message
-from data_gen.describe import UNREADABLE, Asked, AskedImage, Describer, Description
 from data_gen.describers.crops import crop_of, read_image
 from data_gen.describers.standardise import standardise
 from data_gen.describers.wording import answer_form, question_about
+from data_gen.descriptions import UNREADABLE, Asked, AskedImage, Describer, Description
 from data_gen.in_order import map_in_order
 
 if TYPE_CHECKING:

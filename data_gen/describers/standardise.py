@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from data_gen.describe import Description
 from data_gen.describers.wording import is_person, wording
 from data_gen.describers.words import (
     ANY_WHEELS,
@@ -30,6 +29,7 @@ from data_gen.describers.words import (
     VEHICLES,
     WITHOUT_SHADE,
 )
+from data_gen.descriptions import Description
 
 _BESIDE = (
     r"next to|in front of|close to|in the background|near|behind|beside|besides|by|at|on|under|against|between|among|"

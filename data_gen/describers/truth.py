@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_gen.describe import UNREADABLE, AskedImage, Describer, Description
 from data_gen.describers.crops import read_image
 from data_gen.describers.standardise import standardise
+from data_gen.descriptions import UNREADABLE, AskedImage, Describer, Description
 from data_gen.in_order import map_in_processes
 from data_gen.nuscenes_tables import WorldError
 
