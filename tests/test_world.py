@@ -83,6 +83,27 @@ def test_a_worlds_own_splits_decide(tmp_path: Path) -> None:
         select_frames(world, "train")
 
 
+# --- key frames ---
+
+
+def test_key_frames_come_by_scene_name_and_time(tmp_path: Path) -> None:
+    """Each with its own files, in whatever order the tables list them."""
+    root = write_folder(tmp_path / "world", [CAR])
+    added = {"late": ("sc", 9), "first": ("sc-0", 5), "early": ("sc", 0)}
+    edit_table(root, "scene", lambda rows: [*rows, {"token": "sc-0", "name": "scene-0000"}])
+    edit_table(root, "sample", lambda rows: [
+        *rows, *({"token": name, "scene_token": scene, "timestamp": us} for name, (scene, us) in added.items())
+    ])  # fmt: skip
+    edit_table(root, "sample_data", lambda rows: rows + [
+        row | {"token": f"{row['token']}-{name}", "sample_token": name, "filename": f"{row['filename']}.{name}"}
+        for name in added for row in rows
+    ])  # fmt: skip
+    world = load_world(root, VERSION)
+    assert [frame.sample_token for frame in world] == ["first", "early", "s", "late"]
+    assert [frame.lidar.file_name.split(".")[-1] for frame in world] == ["first", "early", "bin", "late"]
+    assert [len(frame.annotations.tokens) for frame in world] == [0, 0, 1, 0]
+
+
 # --- sharing ---
 
 
