@@ -97,6 +97,15 @@ def test_near_objects_give_fair_ranges_away_by_rank_and_matched_ones_not() -> No
     assert {item.verdict for item in found.values()} == {"no leak"}
 
 
+def test_matched_ranges_of_a_class_that_is_near_together_still_leak_by_rank() -> None:
+    """Ranges that must be apart leave little beside the depths where the class is densest."""
+    rng = random.Random(0)
+    drawn_m = (5 + rng.expovariate(1 / 6) for _ in range(3000))
+    units = depth_units([depth_m for depth_m in drawn_m if depth_m < 31], "matched")
+    found = scores("depth", units)["nearest range"]
+    assert 0.4 < found.score < 0.5 and found.verdict == "LEAK"
+
+
 def test_the_published_units_leak_their_depth() -> None:
     units = published_units(read_scenes(need("parity/metadata.jsonl")))
     questions = [question for unit in units for question in questions_of(unit)]
