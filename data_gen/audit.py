@@ -23,6 +23,7 @@ from data_gen.blind import (
     FOLDS,
     LEAK_MARGIN,
     LEAK_Z,
+    LEARNT,
     RANKS,
     WIDEST,
     BlindScore,
@@ -111,8 +112,8 @@ def verdicts(audit: Audit) -> list[str]:
 
 def _follows_from(item: BlindScore, found: Sequence[BlindScore]) -> bool:
     """Whether a learnt strategy is no better than one that needs no learning, so that it tells nothing new."""
-    return item.strategy.startswith("by ") and any(
-        other.score >= item.score for other in found if not other.strategy.startswith("by ")
+    return item.strategy.startswith(LEARNT) and any(
+        other.score >= item.score for other in found if not other.strategy.startswith(LEARNT)
     )
 
 

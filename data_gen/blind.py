@@ -32,6 +32,7 @@ FOLDS = 5
 ENOUGH_SCENES = 20
 RANKS = ("nearest", "middle", "farthest")
 WIDEST = "widest range"
+LEARNT = "by "  # begins the names of the strategies that are learnt
 BAR = " (bar)"  # ends the name of the strategy that sets the bar
 LOW_BIN_M = 3.0
 LEAK_Z = 3.29  # one-sided p = 0.0005 under the normal law: some twenty strategies per task are tried
@@ -64,7 +65,11 @@ class BlindScore:
 
 @dataclass(frozen=True)
 class Draws:
-    """What is drawn independently of each other, `scenes` or `images`: for the z values, and for the folds."""
+    """What is drawn independently of each other, `scenes` or `images`.
+
+    counted: for the z values of strategies that need no learning. folded: for the folds of the learnt ones and for
+    their z values, as what they learn (one car, seen for twenty seconds) may hold for a scene only.
+    """
 
     counted: str
     folded: str
@@ -76,8 +81,11 @@ def blind_scores(task: str, units: Sequence[Unit], draws: Draws) -> list[BlindSc
     folds = folds_of(_draws_of(units, draws.folded))
     if len(set(folds)) == FOLDS:
         strategies |= _learnt(task, units, folds)
-    counted = _draws_of(units, draws.counted)
-    found = [_against(name, scores, bars, counted) for name, scores in strategies.items()]
+    fixed, folded = _draws_of(units, draws.counted), _draws_of(units, draws.folded)
+    found = [
+        _against(name, scores, bars, folded if name.startswith(LEARNT) else fixed)
+        for name, scores in strategies.items()
+    ]
     return sorted(found, key=lambda item: -item.score)
 
 

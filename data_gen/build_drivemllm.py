@@ -23,12 +23,12 @@ from tqdm import tqdm
 
 from data_gen.build_folder import DESCRIPTIONS, finish_build, finished_build, start_build, write_dropped
 from data_gen.build_report import Tally, tool_version
-from data_gen.command_line import UsageError, available_cores, parse_with_config, positive
+from data_gen.command_line import UsageError, available_cores, ends_well, parse_with_config, positive
 from data_gen.describe import add_describer_options, describer_options, make_describer
 from data_gen.describe_scenes import candidates, describe_scenes, with_descriptions
 from data_gen.drivemllm.filters import FrontThresholds
 from data_gen.drivemllm.front_images import CAMERA, front_image, record_of, without_unlisted
-from data_gen.drivemllm.keep_list import Found, Listed, find_listed, read_keep_list
+from data_gen.drivemllm.keep_list import Found, Listed, find_listed, keep_list_file, read_keep_list
 from data_gen.drivemllm.public import METADATA, find_metadata, read_public
 from data_gen.drivemllm.questions import published_questions
 from data_gen.drivemllm.records import DriveMLLMImage, image_to_row, question_to_row
@@ -55,10 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = make_parser()
     options = parse_with_config(parser, arguments)
     check_options(parser, options)
-    try:
+    with ends_well(parser, UsageError, WorldError, RecordError, OSError):
         manifest = build(options)
-    except (UsageError, WorldError, RecordError, FileNotFoundError, FileExistsError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(summary(manifest))
     print(f"written to {options.out}")
 
@@ -123,7 +121,7 @@ def build(options: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(options)
     inputs = tuple(path for path in (options.nuscenes, options.from_metadata, options.keep_list) if path)
     folder = OutputFolder(options.out, "drivemllm", options.resume, options.overwrite, inputs)
-    if finished := finished_build(folder, settings):
+    if finished := finished_build(folder, settings, of_scenes(settings)):
         return finished
     images, facts = (from_metadata if options.from_metadata else from_world)(options, folder, settings)
     questions = published_questions(images, options.seed, facts["source"])
@@ -140,7 +138,7 @@ def from_metadata(
     """The images of the public metadata, and what the manifest says of them."""
     metadata = find_metadata(options.from_metadata)
     images = read_public(metadata)[: options.limit]
-    start_build(folder, settings)
+    start_build(folder, of_scenes(settings))
     return images, metadata_facts(metadata, images)
 
 
@@ -152,14 +150,17 @@ def from_world(
     describer = make_describer(describer_options(options, options.nuscenes / options.version))
     frames = select_frames(world, options.split, options.limit)
     thresholds = thresholds_of(options)
-    read = [front_image(world[frame], thresholds) for frame in tqdm(frames, unit=" key frames", mininterval=1)]
+    read = [
+        front_image(world[frame], thresholds)
+        for frame in tqdm(frames, unit=" key frames", mininterval=1, desc="geometry")
+    ]
     listed = read_keep_list(options.keep_list) if options.keep_list else []
     found = find_in_world(listed, read, options) if listed else None
     wanted = set(range(len(read))) if found is None else set(found.images.values())
     chosen = [image if place in wanted else without_unlisted(image) for place, image in enumerate(read)]
     asked = candidates(iter(chosen))
     check_there(asked, world.root)
-    start_build(folder, settings)
+    start_build(folder, of_scenes(settings))
     said = describe_scenes(asked, world.root, describer, options.out / DESCRIPTIONS)
     images = [with_descriptions(image, said.get(image.scene.file_name)) for image in chosen]
     tally = Tally(REASONS)
@@ -242,8 +243,13 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         **shared,
         **described.settings,
         "thresholds": describe_thresholds(thresholds_of(options)),
-        "keep_list_sha256": _digest(options.keep_list) if options.keep_list else None,
+        "keep_list_sha256": _digest(keep_list_file(options.keep_list)) if options.keep_list else None,
     }
+
+
+def of_scenes(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without those that only questions depend on."""
+    return {name: value for name, value in settings.items() if name != "seed"}
 
 
 def _digest(path: Path) -> str:

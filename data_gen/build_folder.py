@@ -20,35 +20,57 @@ from data_gen.records import write_rows
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage, drops_to_row
 
+Settings = dict[str, Any]
 UNFINISHED = "unfinished"
 SETTINGS = "settings.json"
+SCENES = "scenes.jsonl"
 DROPPED = "dropped.jsonl"
 DESCRIPTIONS = "descriptions.jsonl"
 
 
-def finished_build(folder: OutputFolder, settings: dict[str, Any]) -> dict[str, Any] | None:
+def finished_build(folder: OutputFolder, settings: dict[str, Any], of_scenes: Settings) -> dict[str, Any] | None:
     """The manifest of a finished build that is gone on with, or None when there is something to do.
 
-    Raises FileExistsError when the folder must not be touched or holds a build with other settings. Writes nothing.
+    settings: all that decide the output; of_scenes: those of them that unfinished work depends on. Raises
+    FileExistsError when the folder must not be touched or holds something made with others. Writes nothing.
     """
     folder.check()
     if not folder.resume:
         return None
     finished, started = folder.path / MANIFEST, folder.path / UNFINISHED / SETTINGS
-    if not started.is_file() and not finished.is_file():
+    if started.is_file():
+        _check_same(folder.path, read_json(started), of_scenes)
         return None
-    held: dict[str, Any] = {"settings": read_json(started)} if started.is_file() else read_json(finished)
-    if held.get("settings") != json.loads(json.dumps(settings)):
-        raise FileExistsError(
-            f"{folder.path} holds a build with other settings; choose another --out or --overwrite it"
-        )
-    return None if started.is_file() else held
+    if not finished.is_file():
+        return None
+    manifest: dict[str, Any] = read_json(finished)
+    _check_same(folder.path, manifest.get("settings", {}), settings)
+    print(f"{folder.path} holds this build already")
+    return manifest
 
 
-def start_build(folder: OutputFolder, settings: dict[str, Any]) -> None:
+def start_build(folder: OutputFolder, of_scenes: Settings) -> None:
     """Make the folder ready, and note what is built there until the manifest says so."""
     folder.prepare()
-    write_json(folder.path / UNFINISHED / SETTINGS, settings)
+    write_json(folder.path / UNFINISHED / SETTINGS, of_scenes)
+
+
+def _check_same(out: Path, held: Settings, wanted: Settings) -> None:
+    """Raise FileExistsError naming what differs."""
+    wanted = json.loads(json.dumps(wanted))
+    differing = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    if differing:
+        told = ", ".join(f"{name} {_value(held.get(name))} -> {_value(wanted.get(name))}" for name in differing)
+        raise FileExistsError(
+            f"{out} holds a build with other settings ({told}); choose another --out or --overwrite it"
+        )
+
+
+def _value(setting: Any) -> str:
+    """A setting for a message: of thresholds the numbers alone."""
+    if isinstance(setting, dict):
+        return str({name: item["value"] if isinstance(item, dict) else item for name, item in setting.items()})
+    return str(setting)
 
 
 def finish_build(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from data_gen.columns import aligned, percent
 from data_gen.filters import PAPER_VALUES, Thresholds
 from data_gen.records import Question
 from data_gen.scene_builder import JudgedImage
@@ -26,10 +27,11 @@ class Tally:
     """Running counts over images: objects, drops by reason, and how far the object that got farthest got.
 
     `reasons` are those of the checks, in order; `reached` counts images by the number of checks that some object of
-    theirs passed.
+    theirs passed; `twins` are kept objects beside a dropped one of their category, which may be seen all the same.
     """
 
     reasons: Sequence[str]
+    twins: int = 0
     images: int = 0
     objects: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -40,6 +42,8 @@ class Tally:
         self.images += 1
         self.objects += len(image.scene.objects) + len(image.drops.objects)
         reasons = [item.reason for item in image.drops.objects]
+        dropped_categories = {item.category for item in image.drops.objects}
+        self.twins += sum(item.category in dropped_categories for item in image.scene.objects)
         self.dropped.update(reasons)
         passed = [len(self.reasons)] if image.scene.objects else [self.reasons.index(reason) for reason in reasons]
         if passed:
@@ -71,7 +75,11 @@ def image_counts(tally: Tally, scenes: Sequence[SceneImage]) -> dict[str, Any]:
     """Numbers of images and objects read, kept, and left after each check."""
     return {
         "images": {"read": tally.images, **kept_images(scenes)},
-        "objects": {"in_images": tally.objects, "kept": sum(len(scene.objects) for scene in scenes)},
+        "objects": {
+            "in_images": tally.objects,
+            "kept": sum(len(scene.objects) for scene in scenes),
+            "kept_beside_a_dropped_one_of_its_category": tally.twins,
+        },
         "stages": stages(tally),
         "dropped": {reason: tally.dropped[reason] for reason in tally.reasons if tally.dropped[reason]},
     }
@@ -106,12 +114,13 @@ def summary(manifest: dict[str, Any]) -> str:
     if manifest["source"] == "metadata":
         lines = [f"public metadata {manifest['metadata']}: {images['kept']} images ({kinds})"]
     else:
-        drops = ", ".join(f"{reason} {count}" for reason, count in manifest["dropped"].items())
+        share = images["kept"] / images["read"]
         lines = [
             f"{manifest['source']} world {manifest['version']}, split {manifest['split']}: "
             f"{manifest['key_frames']} key frames",
-            f"{images['kept']} of {images['read']} images kept ({kinds}); the paper {_paper_share(manifest['split'])}",
-            f"objects dropped: {drops or 'none'}",
+            *aligned([["check", "objects dropped", "left", "images left"], *_funnel(manifest["stages"])]),
+            f"{images['kept']:,} of {images['read']:,} images kept, {percent(share)} % (the paper "
+            f"{_paper_share(manifest['split'])}): {kinds}",
         ]
     lines.append(f"questions: {questions} ({manifest['depth_ranges']} depth ranges)")
     if "comparison" in manifest:
@@ -119,10 +128,21 @@ def summary(manifest: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _funnel(stages: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """The checks that dropped something, with what is left after each."""
+    first, *others = stages
+    rows = [[first["stage"], "", f"{first['left']:,}", f"{first['images']:,}"]]
+    return rows + [
+        [row["stage"], f"{row['dropped']:,}", f"{row['left']:,}", f"{row['images']:,}"]
+        for row in others
+        if row["dropped"]
+    ]
+
+
 def _paper_share(split: str) -> str:
-    """Images kept of those read, in the paper."""
+    """Share of the images that the paper kept."""
     rows = [row for name, row in PAPER_YIELD.items() if split in ("all", name)]
-    return f"{sum(row['images_kept'] for row in rows):,} of {sum(row['images'] for row in rows):,}"
+    return f"{percent(sum(row['images_kept'] for row in rows) / sum(row['images'] for row in rows))} %"
 
 
 def _shared_line(comparison: dict[str, Any]) -> str:

@@ -2,16 +2,19 @@
 
     python data_gen/build_surds.py --nuscenes DIR --version v1.0-trainval --split train --out DIR
     python data_gen/build_surds.py --from-metadata bonbon-rj/SURDS_eval --out DIR
+    python data_gen/build_surds.py --from-scenes BUILD --depth-ranges matched --out DIR
 
 writes `scenes.jsonl` (images with their objects), `dropped.jsonl` (every other object and why), `descriptions.jsonl`
 (what the describer said), `questions.jsonl` (six tasks, mirrored pairs) and, last, `manifest.json` (what was kept, what
-was dropped and why); from the metadata only the questions and the manifest. With --resume a finished build is not
-repeated and an interrupted one goes on where it was, with the same output byte for byte.
+was dropped and why); from the metadata neither the second nor the third. Scenes of a finished build give other
+questions without being described again. With --resume a finished build is not repeated and an interrupted one goes on
+where it was, with the same output byte for byte.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -20,6 +23,8 @@ from typing import Any
 
 from data_gen.build_folder import (
     DESCRIPTIONS,
+    DROPPED,
+    SCENES,
     UNFINISHED,
     finish_build,
     finished_build,
@@ -35,11 +40,11 @@ from data_gen.build_report import (
     summary,
     tool_version,
 )
-from data_gen.command_line import UsageError, parse_with_config
+from data_gen.command_line import UsageError, ends_well, parse_with_config
 from data_gen.compare_metadata import compare, read_build
 from data_gen.describe import make_describer
 from data_gen.describe_scenes import Described, candidates, describe_scenes, unreadable, with_descriptions
-from data_gen.files import write_json
+from data_gen.files import read_json, write_json
 from data_gen.filters import REASONS
 from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST
@@ -49,11 +54,12 @@ from data_gen.public_metadata import PublicMetadata, read_public_metadata
 from data_gen.question_set import QuestionSet, make_questions
 from data_gen.questions import own_units, published_units
 from data_gen.records import RecordError, question_to_row, write_rows
-from data_gen.scene_records import scene_to_row
+from data_gen.scene_records import read_scenes, scene_to_row
 from data_gen.surds_arguments import (
     check_options,
     describer_of,
     make_parser,
+    of_scenes,
     settings_of,
     thresholds_of,
 )
@@ -74,11 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_options(options, parser)
     except ValueError as error:  # UsageError is one
         parser.error(str(error))
-    try:
+    with ends_well(parser, UsageError, WorldError, RecordError, OSError):
         manifest = build(options)
-    except (UsageError, WorldError, RecordError, FileNotFoundError, FileExistsError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
     print(summary(manifest))
+    if not manifest["questions"]["total"]:
+        print("warning: no question came out", file=sys.stderr)
     print(f"written to {options.out}")
 
 
@@ -88,6 +94,8 @@ def build(options: argparse.Namespace) -> dict[str, Any]:
     settings = settings_of(options, templates)
     if options.from_metadata is not None:
         return build_from_metadata(options, settings, templates)
+    if options.from_scenes is not None:
+        return build_from_scenes(options, settings, templates)
     manifest = build_from_world(options, settings, templates)
     if options.compare_metadata is None:
         return manifest
@@ -102,13 +110,13 @@ def build_from_world(
 ) -> dict[str, Any]:
     """Scenes and questions of a nuScenes folder: tables, lidar, then descriptions; each object kept or dropped."""
     folder = output_folder(options, options.nuscenes)
-    if finished := finished_build(folder, settings):
+    if finished := finished_build(folder, settings, of_scenes(settings)):
         return finished
     world = load_world(options.nuscenes, options.version)
     frames = select_frames(world, options.split, options.limit)
     check_files(world, frames)
     describer = make_describer(describer_of(options))
-    start_build(folder, settings)
+    start_build(folder, of_scenes(settings))
     if not world.has_lidarseg:
         print(f"warning: {LIDAR_RULES[False]}", file=sys.stderr)
     job = Judging(world, frames, thresholds_of(options), options.pixel, options.out / UNFINISHED)
@@ -118,7 +126,7 @@ def build_from_world(
     images = (with_descriptions(image, said.get(image.scene.file_name)) for image in read_judged(job))
     tally = Tally(REASONS)
     scenes = write_dropped(options.out, images, tally)
-    write_rows(options.out / "scenes.jsonl", map(scene_to_row, scenes))
+    write_rows(options.out / SCENES, map(scene_to_row, scenes))
     units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
     made = make_questions(units, world.source, settings["depth_ranges"], templates)
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
@@ -140,9 +148,9 @@ def build_from_metadata(
 ) -> dict[str, Any]:
     """The published construction on the public metadata: its scenes, and its way to choose and order the units."""
     public = read_public_metadata(options.from_metadata, options.split)
-    settings |= {"metadata_sha256": sha256(public.path.read_bytes()).hexdigest()}
+    settings = settings | {"metadata_sha256": sha256(public.path.read_bytes()).hexdigest()}
     folder = output_folder(options, public.path)
-    if finished := finished_build(folder, settings):
+    if finished := finished_build(folder, settings, settings):
         return finished
     try:
         units = published_units(public.scenes, options.seed, settings["depth_ranges"])
@@ -150,7 +158,7 @@ def build_from_metadata(
         raise UsageError(f"{public.path}: {error}") from error
     made = make_questions(units, "metadata", settings["depth_ranges"], templates)
     start_build(folder, settings)
-    write_rows(options.out / "scenes.jsonl", map(scene_to_row, public.scenes))
+    write_rows(options.out / SCENES, map(scene_to_row, public.scenes))
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
     manifest = {
         **header(options, settings, templates, "metadata", public.image_root),
@@ -163,6 +171,37 @@ def build_from_metadata(
         "paper_yield": PAPER_YIELD,
     }
     warn_of_gaps(public, made)
+    return finish_build(options.out, manifest)
+
+
+def build_from_scenes(
+    options: argparse.Namespace, settings: dict[str, Any], templates: Templates | None
+) -> dict[str, Any]:
+    """All questions that the scenes of a finished build allow; what is known of its images goes along."""
+    built: Path = options.from_scenes
+    if not (built / MANIFEST).is_file():
+        raise UsageError(f"{built} holds no finished build: no {MANIFEST}")
+    earlier, scenes = read_json(built / MANIFEST), read_scenes(built / SCENES)
+    settings = settings | {"scenes_sha256": sha256((built / SCENES).read_bytes()).hexdigest()}
+    folder = output_folder(options, built)
+    if finished := finished_build(folder, settings, settings):
+        return finished
+    units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
+    made = make_questions(units, earlier["source"], settings["depth_ranges"], templates)
+    start_build(folder, settings)
+    for name in (SCENES, DROPPED, DESCRIPTIONS):
+        if (built / name).is_file():
+            shutil.copy(built / name, options.out / name)
+    write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
+    manifest = {
+        **earlier,
+        **header(options, settings, templates, earlier["source"], built / earlier["image_root"]),
+        "split": earlier["split"],
+        "scenes_of": str(built.resolve()),
+        **question_counts(made.questions),
+        "left_out": made.left_out,
+        "unscorable": made.unscorable,
+    }
     return finish_build(options.out, manifest)
 
 
@@ -198,7 +237,7 @@ def warn_of_unreadable(said: Iterable[Described]) -> list[str]:
 def warn_of_gaps(public: PublicMetadata, made: QuestionSet) -> None:
     """One line for each thing that is not as it should be in metadata that others made."""
     lines = {
-        f"images are not beside {public.path}; give their folder with --images later": public.missing_images,
+        f"images are not beside {public.path}; later steps need --images DIR": public.missing_images,
         "units cannot be asked and are left out; see left_out in the manifest": len(made.left_out),
         "true answers cannot score full marks; see unscorable in the manifest": len(made.unscorable),
     }

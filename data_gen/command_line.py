@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
     return int(text)
+
+
+@contextmanager
+def ends_well(parser: argparse.ArgumentParser, *errors: type[Exception]) -> Iterator[None]:
+    """Turn the errors that a user can mend into one line and an exit with 2, and an interruption into 130."""
+    try:
+        yield
+    except errors as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"\n{parser.prog}: interrupted; go on with the same command and --resume\n")
 
 
 def available_cores() -> int:

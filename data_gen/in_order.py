@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -47,7 +48,7 @@ def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], 
     if workers == 1:
         yield from map(function, items)
         return
-    executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    executor = ProcessPoolExecutor(workers, get_context("spawn"), _leave_interruptions)
     yield from map_in_order(executor, function, items, workers * JOBS_PER_WORKER)
 
 
@@ -65,7 +66,13 @@ def map_in_forks(
 _CALLED: list[Callable[[Any], Any]] = []  # of a forked process
 
 
+def _leave_interruptions() -> None:
+    """Ctrl-C reaches all processes of a terminal; the parent alone says what to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _take(function: Callable[[Any], Any]) -> None:
+    _leave_interruptions()
     _CALLED[:] = [function]
 
 

@@ -14,9 +14,11 @@ from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, Thresholds
 from data_gen.scene_builder import PIXELS
 from data_gen.templates import Templates
 
+# What questions depend on beside the scenes.
+QUESTION_SETTINGS = ("seed", "depth_ranges", "prompts", "balance")
 # Options that only a build from a nuScenes folder reads.
 WORLD_OPTIONS = (
-    "version", "balance", "limit", "pixel", "compare_metadata", "describer", "describer_model", "endpoint",
+    "version", "split", "limit", "pixel", "compare_metadata", "describer", "describer_model", "endpoint",
     "concurrency", "describer_batch_size", "min_area_px", "max_overlap", "min_lidar_points", "ambiguity", "class_level",
 )  # fmt: skip
 
@@ -28,6 +30,8 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     add("--nuscenes", type=Path, metavar="DIR", help="nuScenes root: the folder of samples/ and of the tables' folder")
     public = "instead of --nuscenes: the public metadata, a folder with metadata.jsonl or a dataset's name on the hub"
     add("--from-metadata", metavar="PATH|HUB_ID", help=public)
+    scenes = "instead of --nuscenes: the folder of a finished build, of whose scenes other questions are made"
+    add("--from-scenes", type=Path, metavar="DIR", help=scenes)
     add("--version", default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
     add("--out", type=Path, default=Path("data/surds"), metavar="DIR", help="folder to write (default: %(default)s)")
     add("--split", choices=("all", "train", "val"), default="all", help="which scenes (default: %(default)s)")
@@ -74,15 +78,18 @@ def add_thresholds(group: argparse._ArgumentGroup, default: Thresholds) -> None:
 
 def check_options(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Raise UsageError or ValueError for options that are missing, do not fit together, or are out of range."""
-    if options.nuscenes is None and options.from_metadata is None:
+    sources = [name for name in ("from_metadata", "from_scenes", "nuscenes") if getattr(options, name) is not None]
+    if not sources:
         raise UsageError("--nuscenes DIR is needed; make a small world with: python data_gen/synthetic.py --out DIR")
     thresholds_of(options)
-    if options.from_metadata is None:
+    if sources == ["nuscenes"]:
         return
-    given = [name for name in ("nuscenes", *WORLD_OPTIONS) if getattr(options, name) != parser.get_default(name)]
+    read = {"from_metadata": ("split",), "from_scenes": ("balance",)}[sources[0]]
+    others = [name for name in ("balance", *WORLD_OPTIONS) if name not in read]
+    given = sources[1:] + [name for name in others if getattr(options, name) != parser.get_default(name)]
     if given:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UsageError(f"--from-metadata takes scenes as they are: leave out {named}")
+        named = ", ".join(map(_option, given))
+        raise UsageError(f"{_option(sources[0])} takes scenes as they are: leave out {named}")
 
 
 def thresholds_of(options: argparse.Namespace) -> Thresholds:
@@ -105,7 +112,7 @@ def describer_of(options: argparse.Namespace) -> DescriberOptions:
 
 def settings_of(options: argparse.Namespace, templates: Templates | None) -> dict[str, Any]:
     """What decides the output: a finished build with the same settings need not be repeated."""
-    shared = {
+    shared: dict[str, Any] = {
         "split": options.split,
         "seed": options.seed,
         "depth_ranges": depth_ranges_of(options),
@@ -113,7 +120,10 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
     }
     if options.from_metadata is not None:
         return {"from_metadata": options.from_metadata, **shared}
-    kept = ("version", "balance", "limit", "pixel")
+    shared["balance"] = options.balance
+    if options.from_scenes is not None:
+        return {"from_scenes": str(options.from_scenes.resolve()), **shared}
+    kept = ("version", "limit", "pixel")
     return {
         "nuscenes": str(options.nuscenes.resolve()),
         **shared,
@@ -121,3 +131,12 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
         **describer_of(options).settings,
         "thresholds": describe_thresholds(thresholds_of(options)),
     }
+
+
+def of_scenes(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without those that only questions depend on."""
+    return {name: value for name, value in settings.items() if name not in QUESTION_SETTINGS}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,7 +1,17 @@
 """Prompts from a folder of outside template files, one per task, with `{}` slots in the published order.
 
-The official wording is not part of this project; a user who has it points here to it. A file may end with two more
-slots, for the marks before and after the answer.
+The official wording is not part of this project; a user who has it points here to it. The slots of each task, in order
+("the white car" is an object, with its article):
+
+    yaw           North|South, object, four options
+    pixel         object
+    depth         object, three ranges
+    distance      object, object, closer|farther, both as options
+    left_right    left|right, object, object, both as options
+    front_behind  object, in front of|behind, object
+
+Two more slots at the end take the marks before and after the answer. A file belongs to the task whose name, or whose
+published short name (xy2d, dis, lr, lf, fb), is a word of its own name between `_`, `-` and the ends.
 """
 
 from __future__ import annotations
@@ -21,7 +31,7 @@ FILE_WORDS: dict[str, tuple[str, ...]] = {
     "yaw": ("yaw",),
     "pixel": ("xy2d", "pixel"),
     "depth": ("depth",),
-    "distance": ("dis",),
+    "distance": ("dis", "distance"),
     "left_right": ("lr", "lf", "left_right"),
     "front_behind": ("fb", "front_behind"),
 }
@@ -97,8 +107,8 @@ def _file_of(folder: Path, task: str) -> Path:
     if len(found) != 1:
         there = ", ".join(path.name for path in found) or "none"
         raise UsageError(
-            f"{folder} must hold one template for the task {task}, a .txt file with {' or '.join(words)} in its name; "
-            f"found: {there}"
+            f"{folder} must hold one template for the task {task}: a .txt file with {' or '.join(words)} as a word of its "
+            f"name; found: {there}"
         )
     return found[0]
 

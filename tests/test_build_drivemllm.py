@@ -304,7 +304,7 @@ def test_bad_input_ends_with_2_and_says_what_to_do(
     assert "use --describer colour" in fails(capsys, *command, "--describer", "truth")
     assert "at least 1 is needed" in fails(capsys, *command, "--limit", "0")
     assert "an overlap of 0 to 1 are needed" in fails(capsys, *command, "--max-overlap", "30")
-    assert "no file at" in fails(capsys, *command, "--keep-list", str(tmp_path / "none"))
+    assert "no keep list at" in fails(capsys, *command, "--keep-list", str(tmp_path / "none"))
     (tmp_path / "list").write_text("nuscenes_CAM_FRONT_1.webp")
     message = fails(capsys, *command, "--keep-list", str(tmp_path / "list"))
     assert "none of the 1 images of" in message and "(nuscenes_CAM_FRONT_1.webp, ...)" in message

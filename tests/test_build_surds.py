@@ -324,7 +324,7 @@ def test_an_interrupted_build_goes_on_where_it_was(
     once = dict(watch.counts)
     watch.counts.clear()
     watch.stop_at = stop_at
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         build(synthetic, tmp_path / "cut", *options)
     assert not (tmp_path / "cut" / "manifest.json").exists()
     build(synthetic, tmp_path / "cut", *options, "--resume")
@@ -336,7 +336,7 @@ def test_a_half_written_line_of_the_log_is_asked_again(synthetic: Path, tmp_path
     options = ("--version", "v1.0-synthetic", "--describer", "truth", "--workers", "1")
     build(synthetic, tmp_path / "whole", *options)
     watch.stop_at = ("images", watch.counts["images"] + 3)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         build(synthetic, tmp_path / "cut", *options)
     log = tmp_path / "cut" / "descriptions.jsonl"
     log.write_bytes(log.read_bytes()[:-20])
@@ -349,9 +349,13 @@ def test_an_unfinished_build_is_not_gone_on_with_by_other_settings(
 ) -> None:
     watch.stop_at = ("parts", 1)
     command = ("--nuscenes", str(synthetic), "--out", str(tmp_path / "out"), "--version", "v1.0-synthetic")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         main([*command, "--workers", "1"])
-    assert "other settings" in fails(capsys, *command, "--resume", "--min-area-px", "1")
+    assert "interrupted; go on with the same command and --resume" in capsys.readouterr().err
+    assert "other settings (thresholds {'min_area_px': 2000.0" in fails(
+        capsys, *command, "--resume", "--min-area-px", "1"
+    )
+    build(*map(Path, command[1:4:2]), *command[4:], "--resume", "--depth-ranges", "fair")  # questions were not made yet
 
 
 def test_a_filled_folder_is_refused_unless_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -426,6 +430,26 @@ def test_the_comparison_with_the_public_metadata_is_in_the_manifest(tmp_path: Pa
     assert manifest["comparison"]["images_matched_by"] == "positions of objects"
     assert manifest["comparison"]["objects"]["shared"] == 2
     assert manifest == build(root, tmp_path / "anew", "--compare-metadata", str(public))
+
+
+def test_other_questions_are_made_of_the_scenes_of_a_finished_build(
+    synthetic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They equal those of a build anew, without a describer and without the nuScenes folder."""
+    world = ("--version", "v1.0-synthetic", "--describer", "truth")
+    build(synthetic, tmp_path / "first", *world)
+    anew = build(synthetic, tmp_path / "anew", *world, "--depth-ranges", "fair", "--balance", "--seed", "7")
+    asked = ("--depth-ranges", "fair", "--balance", "--seed", "7", "--out", str(tmp_path / "again"))
+    main(["--from-scenes", str(tmp_path / "first"), *asked])
+    for name in FILES[:-1]:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "anew" / name).read_bytes()
+    manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())
+    for name in ("units", "questions", "stages", "image_root", "source", "depth_ranges", "seed"):
+        assert manifest[name] == anew[name]
+    check_images(read_questions(tmp_path / "again" / "questions.jsonl"), synthetic)
+    out = ("--out", str(tmp_path / "no"))
+    assert "holds no finished build" in fails(capsys, "--from-scenes", str(tmp_path), *out)
+    assert "leave out --split" in fails(capsys, "--from-scenes", str(tmp_path / "first"), "--split", "val", *out)
 
 
 def test_prompts_from_templates_are_in_the_questions(tmp_path: Path) -> None:

@@ -32,13 +32,22 @@ class Listed:
         return Path(self.name).stem
 
 
+def keep_list_file(path: Path) -> Path:
+    """The file of a list. Raises RecordError when there is none."""
+    file = path / "metadata.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise RecordError(f"no keep list at {file}")
+    return file
+
+
 def read_keep_list(path: Path) -> list[Listed]:
     """The images of a list: one name a line, or JSON Lines with `file_name` and, if there, `location3D`.
 
+    A folder stands for the metadata.jsonl in it.
+
     Repeated names count once. Raises RecordError for a file that cannot be read, a bad line, or when there is no name.
     """
-    if not path.is_file():
-        raise RecordError(f"no keep list at {path}")
+    path = keep_list_file(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
