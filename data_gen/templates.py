@@ -107,8 +107,8 @@ def _file_of(folder: Path, task: str) -> Path:
     if len(found) != 1:
         there = ", ".join(path.name for path in found) or "none"
         raise UsageError(
-            f"{folder} must hold one template for the task {task}: a .txt file with {' or '.join(words)} as a word of its "
-            f"name; found: {there}"
+            f"{folder} must hold one template for the task {task}: a .txt file with {' or '.join(words)} as a word "
+            f"of its name; found: {there}"
         )
     return found[0]
 
