@@ -22,20 +22,19 @@ import numpy as np
 from tqdm import tqdm
 
 from data_gen.build_folder import DESCRIPTIONS, finish_build, finished_build, start_build, write_dropped
-from data_gen.build_report import Tally, tool_version
+from data_gen.build_report import Tally, describe_thresholds, tool_version
 from data_gen.command_line import UsageError, available_cores, ends_well, parse_with_config, positive
 from data_gen.describe import add_describer_options, describer_options, make_describer
-from data_gen.describe_scenes import candidates, describe_scenes, with_descriptions
-from data_gen.drivemllm.filters import FrontThresholds
+from data_gen.describe_scenes import candidates, describe_scenes, tell_unreadable, with_descriptions
+from data_gen.drivemllm.filters import PAPER_VALUES, FrontThresholds
 from data_gen.drivemllm.front_images import CAMERA, front_image, record_of, without_unlisted
 from data_gen.drivemllm.keep_list import Found, Listed, find_listed, keep_list_file, read_keep_list
-from data_gen.drivemllm.public import METADATA, find_metadata, read_public
+from data_gen.drivemllm.public import count_missing, read_public
 from data_gen.drivemllm.questions import published_questions
 from data_gen.drivemllm.records import DriveMLLMImage, image_to_row, question_to_row
 from data_gen.drivemllm.report import (
     PAPER_YIELD,
     REASONS,
-    describe_thresholds,
     filter_counts,
     keep_list_report,
     question_counts,
@@ -44,10 +43,17 @@ from data_gen.drivemllm.report import (
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS
 from data_gen.folders import OutputFolder
 from data_gen.nuscenes_tables import WorldError
+from data_gen.public_metadata import METADATA, find_metadata
 from data_gen.records import RecordError, write_rows
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage
-from data_gen.world import load_world, select_frames
+from data_gen.world import load_world, select_frames, tables_bytes
+
+# Options that only a build from a nuScenes folder reads.
+WORLD_OPTIONS = (
+    "nuscenes", "keep_list", "version", "split", "min_pedestrian_width_px", "min_vehicle_area_px", "max_overlap",
+    "ambiguity", "class_level", "describer", "describer_model", "endpoint", "concurrency", "describer_batch_size",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,7 +83,13 @@ def make_parser() -> argparse.ArgumentParser:
     add("--keep-list", type=Path, metavar="FILE", help=names)
     add("--seed", type=int, default=42, help="seed of which objects are asked about, in which order (published: 42)")
     add("--limit", type=positive, metavar="N", help="only the first N key frames, or images of --from-metadata")
-    add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: all cores)")
+    add(
+        "--workers",
+        type=positive,
+        default=available_cores(),
+        metavar="N",
+        help="processes that open images (default: all cores)",
+    )
     add_thresholds(parser.add_argument_group("filters of --nuscenes"), FrontThresholds())
     add_describer_options(parser.add_argument_group("descriptions of --nuscenes"))
     either = parser.add_mutually_exclusive_group()
@@ -108,8 +120,10 @@ def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     if options.nuscenes is None and options.from_metadata is None:
         make = "make a small world with: python data_gen/synthetic.py --out DIR"
         parser.error(f"--nuscenes DIR or --from-metadata DIR is needed; {make}")
-    if options.from_metadata and (options.nuscenes or options.keep_list):
-        parser.error("--from-metadata takes all images of the metadata: no --nuscenes and no --keep-list beside it")
+    given = [name for name in WORLD_OPTIONS if getattr(options, name) != parser.get_default(name)]
+    if options.from_metadata and given:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        parser.error(f"--from-metadata takes all images of the metadata as they are: leave out {named}")
     try:
         thresholds_of(options)
     except ValueError as error:
@@ -136,7 +150,7 @@ def from_metadata(
     options: argparse.Namespace, folder: OutputFolder, settings: dict[str, Any]
 ) -> tuple[list[DriveMLLMImage], dict[str, Any]]:
     """The images of the public metadata, and what the manifest says of them."""
-    metadata = find_metadata(options.from_metadata)
+    metadata = find_metadata(options.from_metadata, "val")
     images = read_public(metadata)[: options.limit]
     start_build(folder, of_scenes(settings))
     return images, metadata_facts(metadata, images)
@@ -172,6 +186,7 @@ def from_world(
         "camera": CAMERA,
         "image_root": str(world.root.resolve()),
         **filter_counts(tally, scenes),
+        "unreadable_images": tell_unreadable(said.values()),
     }
     if found is not None:
         facts["keep_list"] = warn_of_not_kept(keep_list_report(listed, found, images))
@@ -209,6 +224,9 @@ def warn_of_not_kept(report: dict[str, Any]) -> dict[str, Any]:
 def metadata_facts(metadata: Path, images: list[DriveMLLMImage]) -> dict[str, Any]:
     """What the manifest says of a build from the public metadata."""
     sizes = [len(image.objects) for image in images]
+    missing = count_missing(images, metadata.parent)
+    if missing:
+        print(f"warning: {missing} images are not beside {metadata}; later steps need --images DIR", file=sys.stderr)
     return {
         "source": "metadata",
         "image_root": str(metadata.parent.resolve()),
@@ -218,6 +236,7 @@ def metadata_facts(metadata: Path, images: list[DriveMLLMImage]) -> dict[str, An
             "with_one_object": sizes.count(1),
             "with_several": sum(size > 1 for size in sizes),
         },
+        "missing_images": missing,
     }
 
 
@@ -233,16 +252,18 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """What decides the output: a finished build with the same settings need not be repeated."""
     shared = {"seed": options.seed, "limit": options.limit}
     if options.from_metadata:
-        metadata = find_metadata(options.from_metadata)
+        metadata = find_metadata(options.from_metadata, "val")
         return {"metadata": str(metadata.resolve()), "metadata_sha256": _digest(metadata), **shared}
     described = describer_options(options, options.nuscenes / options.version)
     return {
+        "tool": tool_version(),
         "nuscenes": str(options.nuscenes.resolve()),
+        "tables_bytes": tables_bytes(options.nuscenes, options.version),
         "version": options.version,
         "split": options.split,
         **shared,
         **described.settings,
-        "thresholds": describe_thresholds(thresholds_of(options)),
+        "thresholds": describe_thresholds(thresholds_of(options), PAPER_VALUES),
         "keep_list_sha256": _digest(keep_list_file(options.keep_list)) if options.keep_list else None,
     }
 

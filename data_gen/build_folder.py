@@ -44,7 +44,7 @@ def finished_build(folder: OutputFolder, settings: dict[str, Any], of_scenes: Se
     if not finished.is_file():
         return None
     manifest: dict[str, Any] = read_json(finished)
-    _check_same(folder.path, manifest.get("settings", {}), settings)
+    _check_same(folder.path, manifest.get("settings", {}), settings, "; its scenes give other questions: --from-scenes")
     print(f"{folder.path} holds this build already")
     return manifest
 
@@ -55,14 +55,14 @@ def start_build(folder: OutputFolder, of_scenes: Settings) -> None:
     write_json(folder.path / UNFINISHED / SETTINGS, of_scenes)
 
 
-def _check_same(out: Path, held: Settings, wanted: Settings) -> None:
+def _check_same(out: Path, held: Settings, wanted: Settings, hint: str = "") -> None:
     """Raise FileExistsError naming what differs."""
     wanted = json.loads(json.dumps(wanted))
     differing = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     if differing:
         told = ", ".join(f"{name} {_value(held.get(name))} -> {_value(wanted.get(name))}" for name in differing)
         raise FileExistsError(
-            f"{out} holds a build with other settings ({told}); choose another --out or --overwrite it"
+            f"{out} holds a build with other settings ({told}); choose another --out or --overwrite it{hint}"
         )
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_gen.columns import aligned, percent
-from data_gen.filters import PAPER_VALUES, Thresholds
 from data_gen.records import Question
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage
 from rewards.grading import TASKS
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # SURDS: key frames read, images kept, single-object images used = pairs, questions.
 PAPER_YIELD = {
@@ -55,9 +57,9 @@ def tool_version() -> str:
     return f"drive-spatial-rl {version('drive-spatial-rl')}"
 
 
-def describe_thresholds(thresholds: Thresholds) -> dict[str, Any]:
+def describe_thresholds(thresholds: DataclassInstance, paper: Mapping[str, Any]) -> dict[str, Any]:
     """Every threshold with its value and the paper's, None where the paper gives none."""
-    return {name: {"value": value, "paper": PAPER_VALUES.get(name)} for name, value in asdict(thresholds).items()}
+    return {name: {"value": value, "paper": paper.get(name)} for name, value in asdict(thresholds).items()}
 
 
 def stages(tally: Tally) -> list[dict[str, Any]]:

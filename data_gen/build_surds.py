@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from data_gen.build_report import (
 from data_gen.command_line import UsageError, ends_well, parse_with_config
 from data_gen.compare_metadata import compare, read_build
 from data_gen.describe import make_describer
-from data_gen.describe_scenes import Described, candidates, describe_scenes, unreadable, with_descriptions
+from data_gen.describe_scenes import candidates, describe_scenes, tell_unreadable, with_descriptions
 from data_gen.files import read_json, write_json
 from data_gen.filters import REASONS
 from data_gen.folders import OutputFolder
@@ -96,10 +96,11 @@ def build(options: argparse.Namespace) -> dict[str, Any]:
         return build_from_metadata(options, settings, templates)
     if options.from_scenes is not None:
         return build_from_scenes(options, settings, templates)
+    compared = options.compare_metadata
+    public = None if compared is None else read_public_metadata(compared, options.split)
     manifest = build_from_world(options, settings, templates)
-    if options.compare_metadata is None:
+    if public is None:
         return manifest
-    public = read_public_metadata(options.compare_metadata, options.split)
     comparison = {"metadata": str(public.path), **compare(read_build(options.out), public.scenes)}
     write_json(options.out / MANIFEST, manifest := manifest | {"comparison": comparison})
     return manifest
@@ -137,7 +138,7 @@ def build_from_world(
         "key_frames": len(frames),
         **image_counts(tally, scenes),
         **question_counts(made.questions),
-        "unreadable_images": warn_of_unreadable(said.values()),
+        "unreadable_images": tell_unreadable(said.values()),
         "paper_yield": PAPER_YIELD,
     }
     return finish_build(options.out, manifest)
@@ -197,7 +198,7 @@ def build_from_scenes(
         **earlier,
         **header(options, settings, templates, earlier["source"], built / earlier["image_root"]),
         "split": earlier["split"],
-        "scenes_of": str(built.resolve()),
+        "scenes_of": {"build": str(built.resolve()), "settings": earlier["settings"]},
         **question_counts(made.questions),
         "left_out": made.left_out,
         "unscorable": made.unscorable,
@@ -224,14 +225,6 @@ def header(
         "prompts": {"folder": str(options.prompts), "sha256": templates.digest} if templates else "own",
         "settings": settings,
     }
-
-
-def warn_of_unreadable(said: Iterable[Described]) -> list[str]:
-    """The images that could not be read, and a warning when there are some."""
-    names = unreadable(said)
-    if names:
-        print(f"warning: {len(names)} images could not be read and are dropped, as {names[0]}", file=sys.stderr)
-    return names
 
 
 def warn_of_gaps(public: PublicMetadata, made: QuestionSet) -> None:

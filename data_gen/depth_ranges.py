@@ -15,8 +15,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_gen.command_line import UsageError
-
 DEPTH_RANGES = ("official", "fair", "matched")
 NEAR_M, FAR_M = 7.0, 15.0
 # A matched range grows with its depth, as what can be told from an image gets coarser.
@@ -77,20 +75,17 @@ def fair_ranges(depth_m: float, rng: random.Random) -> tuple[DepthRange, DepthRa
 
 def matched_ranges(
     depth_m: float, depths_m: Sequence[float], rng: random.Random
-) -> tuple[DepthRange, DepthRange, DepthRange]:
+) -> tuple[DepthRange, DepthRange, DepthRange] | None:
     """(truth, two distractors), the distractors made as the truth is, of depths drawn from those of other objects.
 
-    Ranges are about a fifth of their depth wide and at least 1 m apart. Raises UsageError when the depths allow none.
+    Ranges are about a fifth of their depth wide and at least 1 m apart. None where the depths allow no such three.
     """
     truth = range_around(depth_m)
     for _ in range(MATCHED_TRIES):
         first, second = (range_around(rng.choice(depths_m)) for _ in range(2))
         if _apart(truth, first) and _apart(truth, second) and _apart(first, second):
             return truth, first, second
-    raise UsageError(
-        f"the depths of the {len(depths_m)} other objects give no two ranges beside {truth}; matched ranges need more "
-        "images: use fair ones"
-    )
+    return None
 
 
 def range_around(depth_m: float) -> DepthRange:

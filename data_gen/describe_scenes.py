@@ -5,14 +5,17 @@ What the describer said is appended image by image to a log, so that an interrup
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 from tqdm import tqdm
 
-from data_gen.descriptions import Asked, AskedImage, Describer, Description, distinct
+from data_gen.descriptions import UNREADABLE, Asked, AskedImage, Describer, Description, distinct
+from data_gen.files import write_whole
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import DroppedObject, SceneImage, SceneObject
 
@@ -36,14 +39,15 @@ def describe_scenes(scenes: Sequence[SceneImage], root: Path, describer: Describ
 
     root: folder of the images. Raises RecordError for an image of another size than its scene says.
     """
-    said = {item.file_name: item for item in read_log(log)}
+    said = {item.file_name: item for item in _fitting(log, scenes)}
     left = [scene for scene in scenes if scene.file_name not in said]
+    if not left:
+        return said
     answers = describer(_asked(scene, root) for scene in left)
-    bar = tqdm(answers, total=len(left), unit=" images", mininterval=1, desc="descriptions", disable=not left)
+    bar = tqdm(answers, total=len(left), unit=" images", mininterval=1, desc="descriptions")
     with log.open("ab") as file:
         for scene, descriptions in zip(left, bar, strict=True):
-            tokens = tuple(item.annotation_token for item in scene.objects)
-            said[scene.file_name] = Described(scene.file_name, tokens, tuple(descriptions))
+            said[scene.file_name] = Described(scene.file_name, _tokens(scene), tuple(descriptions))
             file.write(msgspec.json.encode(said[scene.file_name]) + b"\n")
             file.flush()
     return said
@@ -60,6 +64,20 @@ def read_log(log: Path) -> list[Described]:
     return list(msgspec.json.Decoder(Described).decode_lines(whole))
 
 
+def _fitting(log: Path, scenes: Sequence[SceneImage]) -> list[Described]:
+    """The lines of a log that are about the objects of the scenes; the log is cut at the first that is not."""
+    wanted = {scene.file_name: _tokens(scene) for scene in scenes}
+    found = read_log(log)
+    fitting = list(takewhile(lambda item: wanted.get(item.file_name) == item.annotation_tokens, found))
+    if len(fitting) < len(found):
+        write_whole(log, b"".join(msgspec.json.encode(item) + b"\n" for item in fitting))
+    return fitting
+
+
+def _tokens(scene: SceneImage) -> tuple[str, ...]:
+    return tuple(item.annotation_token for item in scene.objects)
+
+
 def with_descriptions(image: JudgedImage, said: Described | None) -> JudgedImage:
     """The image with its objects described; those without a description of their own are dropped."""
     if said is None:
@@ -71,9 +89,12 @@ def with_descriptions(image: JudgedImage, said: Described | None) -> JudgedImage
     return JudgedImage(replace(image.scene, objects=kept), drops)
 
 
-def unreadable(said: Iterable[Described]) -> list[str]:
-    """The images that could not be read."""
-    return [item.file_name for item in said if any(d.problem == "unreadable_image" for d in item.descriptions)]
+def tell_unreadable(said: Iterable[Described]) -> list[str]:
+    """The images that could not be read; a warning when there are some."""
+    names = [item.file_name for item in said if UNREADABLE in item.descriptions]
+    if names:
+        print(f"warning: {len(names)} images could not be read and are dropped, as {names[0]}", file=sys.stderr)
+    return names
 
 
 def _asked(scene: SceneImage, root: Path) -> AskedImage:

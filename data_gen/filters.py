@@ -5,8 +5,9 @@ The order is cheap first: tables only, then lidar, then pixels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,10 @@ from data_gen.views import View
 AMBIGUITY_RULES = ("image", "objects")
 CLASS_LEVELS = ("category", "group")
 PAPER_AREA_PX = 1600 * 900
+LONGEST_REASON = 32
 ASKED_CATEGORIES = ("vehicle.", "human.pedestrian.")
+
+Check = Callable[[View], Bools]
 
 # In the order in which they are checked.
 GEOMETRIC_REASONS = (
@@ -56,27 +60,38 @@ PAPER_VALUES = {"max_overlap": 0.8, "ambiguity": "image"}
 
 
 def geometric_reasons(view: View, thresholds: Thresholds) -> NDArray[np.str_]:
-    """Per object of a view why it is dropped by what the tables alone tell, or an empty string.
+    """Per object of a view why it is dropped by what the tables alone tell, or an empty string."""
+    checks: dict[str, Check] = {
+        "other_category": other_category,
+        "centre_outside": centre_outside,
+        "too_small": partial(too_small, min_area_px=thresholds.min_area_px),
+        "occluded": partial(behind_nearer, max_overlap=thresholds.max_overlap),
+        "class_repeated": partial(class_repeated, class_level=thresholds.class_level),
+    }
+    return apply_checks(view, checks, thresholds.ambiguity)
 
-    Each check sees only what the checks before it have kept.
+
+def apply_checks(view: View, checks: Mapping[str, Check], ambiguity: str) -> NDArray[np.str_]:
+    """Per object the first check that drops it, or an empty string; each sees only what those before it have kept.
+
+    ambiguity: with `image` a repeated class takes all other objects along, as `image_has_repeated_class`.
     """
-    reasons = np.full(len(view), "", dtype=f"<U{max(map(len, REASONS))}")
-    for reason, dropped in _CHECKS.items():
+    reasons = np.full(len(view), "", dtype=f"<U{LONGEST_REASON}")
+    for reason, dropped in checks.items():
         kept = reasons == ""
-        left = view.subset(kept)
-        reasons[kept] = np.where(dropped(left, thresholds), reason, "")
-    if thresholds.ambiguity == "image" and "class_repeated" in reasons:
+        reasons[kept] = np.where(dropped(view.subset(kept)), reason, "")
+    if ambiguity == "image" and "class_repeated" in reasons:
         reasons[reasons == ""] = "image_has_repeated_class"
     return reasons
 
 
-def other_category(view: View, thresholds: Thresholds) -> Bools:
+def other_category(view: View) -> Bools:
     """Neither a vehicle nor a pedestrian."""
     asked: Bools = np.logical_or.reduce([np.char.startswith(view.categories, prefix) for prefix in ASKED_CATEGORIES])
     return ~asked
 
 
-def centre_outside(view: View, thresholds: Thresholds) -> Bools:
+def centre_outside(view: View) -> Bools:
     """The centre, in whole pixels, is not ahead of the camera, not in the image, or on the edge of the 2D box."""
     pixels = np.nan_to_num(view.pixels, nan=-1.0).round()
     low, high = view.boxes_xyxy_px[:, :2], view.boxes_xyxy_px[:, 2:]
@@ -85,24 +100,24 @@ def centre_outside(view: View, thresholds: Thresholds) -> Bools:
     return outside
 
 
-def too_small(view: View, thresholds: Thresholds) -> Bools:
-    """The area of the 2D box is below the minimum."""
+def too_small(view: View, min_area_px: float) -> Bools:
+    """The area of the 2D box is below the minimum, which is in pixels of a 1600x900 image."""
     width, height = view.size_px
-    return areas_px(view.boxes_xyxy_px) < thresholds.min_area_px * width * height / PAPER_AREA_PX
+    return areas_px(view.boxes_xyxy_px) < min_area_px * width * height / PAPER_AREA_PX
 
 
-def occluded(view: View, thresholds: Thresholds) -> Bools:
-    """Some nearer object's box covers more than the allowed share of the smaller box of the two."""
+def behind_nearer(view: View, max_overlap: float) -> Bools:
+    """Some nearer object's box and its own share more than this of the smaller of the two."""
     overlaps = overlap_shares(view.boxes_xyxy_px)
     distances_m = np.linalg.norm(view.centres_m, axis=1)
     farther = distances_m[:, None] > distances_m
-    hidden: Bools = np.logical_or.reduce((overlaps > thresholds.max_overlap) & farther, axis=1)
+    hidden: Bools = np.logical_or.reduce((overlaps > max_overlap) & farther, axis=1)
     return hidden
 
 
-def class_repeated(view: View, thresholds: Thresholds) -> Bools:
+def class_repeated(view: View, class_level: str) -> Bools:
     """Another object of the image has the same class."""
-    classes = classes_of(view.categories, thresholds.class_level)
+    classes = classes_of(view.categories, class_level)
     _, inverse, counts = np.unique(classes, return_inverse=True, return_counts=True)
     repeated: Bools = counts[inverse] > 1
     return repeated
@@ -127,12 +142,3 @@ def classes_of(categories: NDArray[np.str_], class_level: str) -> list[str]:
     if class_level == "category":
         return [str(category) for category in categories]
     return [".".join(str(category).split(".")[:2]) for category in categories]
-
-
-_CHECKS: dict[str, Callable[[View, Thresholds], Bools]] = {
-    "other_category": other_category,
-    "centre_outside": centre_outside,
-    "too_small": too_small,
-    "occluded": occluded,
-    "class_repeated": class_repeated,
-}

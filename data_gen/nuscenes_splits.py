@@ -6,6 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+from data_gen.nuscenes_tables import WorldError
+
 SPLITS = ("train", "val", "test")
 
 
@@ -32,7 +34,10 @@ def split_of_scenes(folder: Path) -> dict[str, str]:
     """
     own = folder / "splits.json"
     if own.is_file():
-        named = json.loads(own.read_text(encoding="utf-8"))
+        try:
+            named = json.loads(own.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise WorldError(f"{own} is no JSON: {error}") from error
         if named.keys() & set(SPLITS):
             return {scene: split for split in SPLITS for scene in named.get(split, [])}
     prefix = "mini_" if folder.name == "v1.0-mini" else ""

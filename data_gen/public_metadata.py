@@ -34,7 +34,7 @@ def read_public_metadata(source: str, split: str = "all") -> PublicMetadata:
     Scenes have the size of their image file, or nuScenes' own where there is no file. Raises UsageError when nothing
     usable is found, RecordError on a bad line or image.
     """
-    path = find_metadata(_local(source), split)
+    path = find_metadata(_local(source, split), split)
     scenes = read_scenes(path)
     if not scenes:
         raise RecordError(f"{path} holds no image")
@@ -51,6 +51,9 @@ def find_metadata(source: Path, split: str) -> Path:
     if source.is_file():
         return source
     if (source / METADATA).is_file():
+        named = [name for name, folders in SPLIT_FOLDERS.items() if source.resolve().name in folders]
+        if split != "all" and named and split not in named:
+            raise UsageError(f"{source} holds the split {named[0]}, not {split}")
         return source / METADATA
     found = sorted(source.rglob(METADATA))
     chosen = [path for path in found if split == "all" or path.parent.name in SPLIT_FOLDERS[split]]
@@ -60,8 +63,8 @@ def find_metadata(source: Path, split: str) -> Path:
     raise UsageError(f"{source} must hold one {METADATA}, or one for --split train|val; found: {listed}")
 
 
-def _local(source: str) -> Path:
-    """The source itself if it is on disk, else the hub's copy of the dataset of that name."""
+def _local(source: str, split: str) -> Path:
+    """The source itself if it is on disk, else the hub's copy of the dataset of that name, of one split if told."""
     if Path(source).exists():
         return Path(source)
     if source.count("/") != 1 or source.startswith((".", "/", "~")):
@@ -72,7 +75,8 @@ def _local(source: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(source, repo_type="dataset"))
+        wanted = None if split == "all" else [f"{folder}/*" for folder in SPLIT_FOLDERS[split]]
+        return Path(snapshot_download(source, repo_type="dataset", allow_patterns=wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise UsageError(f"{source} is no folder here, and the hub did not give it: {error}") from error
 

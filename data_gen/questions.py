@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from data_gen.command_line import UsageError
 from data_gen.compass import CARDINALS, DIAGONALS, opposite
 from data_gen.depth_ranges import DepthRange, fair_ranges, matched_ranges, official_ranges
 from data_gen.prompts import question_text
@@ -128,7 +129,7 @@ def single_units(scene: SceneImage, image: int, rng: random.Random, make_ranges:
 def range_maker(scenes: Sequence[SceneImage], depth_ranges: str) -> RangeMaker:
     """What makes the three ranges of an object; `matched` ones need the depths of the others of its class.
 
-    Objects of a class that has too few take them from all classes.
+    Objects of a class that has too few, or none far enough apart, take them from all classes.
     """
     if depth_ranges != "matched":
         make = {"official": official_ranges, "fair": fair_ranges}[depth_ranges]
@@ -140,7 +141,14 @@ def range_maker(scenes: Sequence[SceneImage], depth_ranges: str) -> RangeMaker:
 
     def matched(item: SceneObject, rng: random.Random) -> tuple[DepthRange, DepthRange, DepthRange]:
         alike = depths_m[item.category]
-        return matched_ranges(item.depth_m, alike if len(alike) >= ENOUGH_DEPTHS else everywhere, rng)
+        ranges = matched_ranges(item.depth_m, alike, rng) if len(alike) >= ENOUGH_DEPTHS else None
+        ranges = ranges or matched_ranges(item.depth_m, everywhere, rng)
+        if ranges is None:
+            raise UsageError(
+                f"the depths of {len(everywhere)} objects give no two ranges beside that of {item.depth_m} m; "
+                "matched ranges need more images: use --depth-ranges fair"
+            )
+        return ranges
 
     return matched
 

@@ -6,13 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from data_gen.build_report import describe_thresholds
+from data_gen.build_report import describe_thresholds, tool_version
 from data_gen.command_line import UsageError, available_cores, positive
 from data_gen.depth_ranges import DEPTH_RANGES
 from data_gen.describe import DescriberOptions, add_describer_options, describer_options
-from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, Thresholds
+from data_gen.files import read_json
+from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, PAPER_VALUES, Thresholds
+from data_gen.images import MANIFEST
 from data_gen.scene_builder import PIXELS
 from data_gen.templates import Templates
+from data_gen.world import has_lidarseg, tables_bytes
 
 # What questions depend on beside the scenes.
 QUESTION_SETTINGS = ("seed", "depth_ranges", "prompts", "balance")
@@ -51,7 +54,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 def add_question_options(group: argparse._ArgumentGroup) -> None:
     """What questions are made of the scenes, and how they are worded."""
     add = group.add_argument
-    ranges = "how depth options are made (default: fair for --split train, else official; matched: give nothing away)"
+    ranges = "how depth options are made (default: fair for --split train, else official; matched: give less away)"
     add("--depth-ranges", choices=DEPTH_RANGES, help=ranges)
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
     where = "where an object is: its projected 3D centre, or the centre of its 2D box (default: %(default)s)"
@@ -80,7 +83,10 @@ def check_options(options: argparse.Namespace, parser: argparse.ArgumentParser) 
     """Raise UsageError or ValueError for options that are missing, do not fit together, or are out of range."""
     sources = [name for name in ("from_metadata", "from_scenes", "nuscenes") if getattr(options, name) is not None]
     if not sources:
-        raise UsageError("--nuscenes DIR is needed; make a small world with: python data_gen/synthetic.py --out DIR")
+        raise UsageError(
+            "--nuscenes DIR or --from-metadata PATH|HUB_ID is needed; make a small world with: "
+            "python data_gen/synthetic.py --out DIR"
+        )
     thresholds_of(options)
     if sources == ["nuscenes"]:
         return
@@ -101,7 +107,10 @@ def thresholds_of(options: argparse.Namespace) -> Thresholds:
 
 def depth_ranges_of(options: argparse.Namespace) -> str:
     """Fair ranges for training, the published ones otherwise, unless told."""
-    chosen: str = options.depth_ranges or ("fair" if options.split == "train" else "official")
+    split = options.split
+    if options.from_scenes is not None and (options.from_scenes / MANIFEST).is_file():
+        split = read_json(options.from_scenes / MANIFEST).get("split")
+    chosen: str = options.depth_ranges or ("fair" if split == "train" else "official")
     return chosen
 
 
@@ -125,11 +134,14 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
         return {"from_scenes": str(options.from_scenes.resolve()), **shared}
     kept = ("version", "limit", "pixel")
     return {
+        "tool": tool_version(),
         "nuscenes": str(options.nuscenes.resolve()),
+        "tables_bytes": tables_bytes(options.nuscenes, options.version),
+        "lidarseg": has_lidarseg(options.nuscenes, options.version),
         **shared,
         **{name: getattr(options, name) for name in kept},
         **describer_of(options).settings,
-        "thresholds": describe_thresholds(thresholds_of(options)),
+        "thresholds": describe_thresholds(thresholds_of(options), PAPER_VALUES),
     }
 
 

@@ -74,7 +74,7 @@ def read_templates(folder: Path) -> Templates:
     """
     if not folder.is_dir():
         raise UsageError(f"no folder of templates at {folder}")
-    texts = {task: _file_of(folder, task).read_text(encoding="utf-8") for task in FILE_WORDS}
+    texts = {task: _read(_file_of(folder, task)) for task in FILE_WORDS}
     for task, text in texts.items():
         wanted, found = SLOTS[task], text.count(SLOT)
         if found not in (wanted, wanted + len(ANSWER_MARKS)):
@@ -98,6 +98,13 @@ def slot_values(question: Question) -> tuple[str, ...]:
     if question.task == "front_behind":
         return names[0], word, names[1]
     return *names, *question.options
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text in UTF-8: {error}") from error
 
 
 def _file_of(folder: Path, task: str) -> Path:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from data_gen.geometry import Floats
 from data_gen.lidar_files import check_label_count, point_count
-from data_gen.nuscenes_tables import WorldError, version_folder
+from data_gen.nuscenes_tables import Lidarseg, WorldError, has_table, version_folder
 from data_gen.world_arrays import NO_LABEL, BoxRows, Ints, KeyFrameRows, Texts, read_boxes, read_key_frames
 from data_gen.world_sensors import CameraRows, LidarRows, read_label_files, read_sensor_files
 
@@ -147,12 +147,22 @@ def load_world(root: Path, version: str) -> World:
     """
     folder = version_folder(root, version)
     key_frames, frame_of = read_key_frames(folder)
-    label_files = read_label_files(root, folder)
+    label_files = read_label_files(folder) if has_lidarseg(root, version) else {}
     boxes = read_boxes(folder, frame_of)
     if label_files:
         _check_labels(folder, boxes)
     cameras, lidars = read_sensor_files(folder, frame_of, label_files)
     return World(root, version, bool(label_files), key_frames, cameras, lidars, boxes)
+
+
+def has_lidarseg(root: Path, version: str) -> bool:
+    """Whether the labels of lidar points were unpacked too: their table and their files."""
+    return has_table(version_folder(root, version), Lidarseg) and (root / "lidarseg").is_dir()
+
+
+def tables_bytes(root: Path, version: str) -> int:
+    """Size of all tables together, by which another state of a folder is noticed without reading it."""
+    return sum(path.stat().st_size for path in version_folder(root, version).glob("*.json"))
 
 
 def _check_labels(folder: Path, boxes: BoxRows) -> None:

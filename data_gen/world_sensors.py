@@ -20,7 +20,6 @@ from data_gen.nuscenes_tables import (
     SampleData,
     Sensor,
     WorldError,
-    has_table,
     index_of,
     positions,
     read_batches,
@@ -84,10 +83,8 @@ class _Files:
         return _Files(rows, self.frames[places], self.channels[places], self.mounts[places])
 
 
-def read_label_files(root: Path, folder: Path) -> dict[str, str]:
-    """Label file of each lidar file by token; empty when lidarseg was not unpacked here."""
-    if not has_table(folder, Lidarseg) or not (root / "lidarseg").is_dir():
-        return {}
+def read_label_files(folder: Path) -> dict[str, str]:
+    """Label file of each lidar file by token."""
     return {row.sample_data_token: row.filename for row in read_table(folder, Lidarseg)}
 
 

@@ -173,6 +173,15 @@ def make_request(question: Question, root: Path, chosen: ChosenEngine) -> Reques
     return Request(question.id, text, root / question.image, size, question.options, chosen.frame.size(size))
 
 
+def benchmark_of(questions: Sequence[Question]) -> str:
+    """`surds`, or with other depth ranges than the published ones `surds-fair`, `surds-matched` or `surds-mixed`."""
+    ranges = {question.depth_ranges for question in questions if question.task == "depth"} - {"official"}
+    if not ranges:
+        return BENCHMARK
+    alone = len(ranges) == 1 and all(q.depth_ranges in ranges for q in questions if q.task == "depth")
+    return f"{BENCHMARK}-{ranges.pop() if alone else 'mixed'}"
+
+
 def make_facts(
     chosen: ChosenEngine, label: str, data: Path, root: Path, questions: Sequence[Question], requests: Sequence[Request]
 ) -> RunFacts:
@@ -180,7 +189,7 @@ def make_facts(
     asked = digest("\n".join(json.dumps(question_to_row(question)) for question in questions))
     prompts = digest("\n".join(request.prompt for request in requests))
     return RunFacts(
-        benchmark=BENCHMARK,
+        benchmark=benchmark_of(questions),
         label=label,
         engine=chosen.kind,
         model=chosen.model,

@@ -23,11 +23,11 @@ from data_gen import build_surds, judge_world
 from data_gen.build_surds import main
 from data_gen.describe import DescriberOptions
 from data_gen.descriptions import AskedImage, Describer, Description
-from data_gen.draw import Mark, draw_marks, heading_arrow, scene_marks
-from data_gen.images import check_images, image_root, open_rgb, upright_size
+from data_gen.draw import draw_marks, scene_marks
+from data_gen.images import check_images, image_root
 from data_gen.question_set import make_questions, truth_problem
 from data_gen.questions import Unit, pixel_unit
-from data_gen.records import RecordError, read_questions
+from data_gen.records import read_questions
 from data_gen.scene_records import SceneImage, read_drops, read_scenes
 from data_gen.synthetic import WorldSpec, write_world
 from rewards.boxes import CoordinateFrame
@@ -481,67 +481,3 @@ def test_help_runs_as_a_script() -> None:
     script = Path(__file__).parents[1] / "data_gen" / "build_surds.py"
     done = subprocess.run([sys.executable, str(script), "--help"], capture_output=True, text=True, check=True)
     assert "--ambiguity" in done.stdout and "paper" in done.stdout
-
-
-# --- images of a question file ---
-
-
-def test_the_image_root_comes_from_the_manifest_or_the_command_line(tmp_path: Path) -> None:
-    questions = tmp_path / "questions.jsonl"
-    with pytest.raises(FileNotFoundError, match=r"no .*manifest\.json .* --images"):
-        image_root(questions)
-    assert image_root(questions, tmp_path / "elsewhere") == tmp_path / "elsewhere"
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(RecordError, match="no image_root"):
-        image_root(questions)
-    (tmp_path / "manifest.json").write_text('{"image_root": "world"}')
-    assert image_root(questions) == tmp_path / "world"
-    (tmp_path / "manifest.json").write_text('{"image_root": "/data/nuscenes"}')
-    assert image_root(questions) == Path("/data/nuscenes")
-
-
-def test_missing_images_are_named_and_counted(tmp_path: Path) -> None:
-    root = write_folder(tmp_path / "world", [CAR])
-    build(root, tmp_path / "out")
-    questions = read_questions(tmp_path / "out" / "questions.jsonl")
-    check_images(questions, root)
-    gone = [replace(questions[0], image="samples/x.jpg"), replace(questions[0], image="samples/y.jpg"), questions[1]]
-    with pytest.raises(FileNotFoundError, match=r"samples/x\.jpg is missing under .* \(2 of 3 images\).*--images"):
-        check_images(gone, root)
-
-
-def test_an_image_is_opened_upright_and_as_rgb(tmp_path: Path) -> None:
-    turned = Image.Exif()
-    turned[0x0112] = 6  # a quarter turn to the right is needed
-    picture = Image.new("L", (40, 20), 200)
-    picture.paste(10, (0, 0, 20, 20))  # the left half is dark: it ends up above
-    picture.save(tmp_path / "a.png", exif=turned)
-    assert upright_size(tmp_path / "a.png") == (20, 40)
-    opened = open_rgb(tmp_path / "a.png", (20, 40))
-    assert opened.mode == "RGB" and opened.size == (20, 40)
-    assert opened.getpixel((10, 5)) == (10, 10, 10) and opened.getpixel((10, 35)) == (200, 200, 200)
-
-
-# --- drawing ---
-
-
-def test_arrows_point_where_the_object_faces() -> None:
-    matrix = [[1000.0, 0, 800], [0, 1000.0, 450], [0, 0, 1]]
-    pixel, centre = (800.0, 450.0), (0.0, 0.0, 10.0)
-    east = heading_arrow(pixel, centre, np.pi / 2, matrix, 1600)
-    assert east is not None and east[1] == pytest.approx((1050, 450))
-    seen_from_above = heading_arrow(pixel, centre, 0.0, None, 1600)
-    assert seen_from_above is not None and seen_from_above[1] == pytest.approx((800, 386))  # North is up
-    assert heading_arrow(pixel, centre, None, matrix, 1600) is None
-
-
-def test_marks_are_drawn_on_a_copy(tmp_path: Path) -> None:
-    build(write_folder(tmp_path / "world", [CAR, PERSON]), tmp_path / "out")
-    (scene,) = read_scenes(tmp_path / "out" / "scenes.jsonl")
-    marks = scene_marks(scene)
-    assert [mark.name.split(", ")[0] for mark in marks] == ["red car", "adult wearing a blue shirt"]
-    image = Image.new("RGB", (1600, 900))
-    drawn = np.asarray(draw_marks(image, [*marks, Mark((0, 0, 50, 50), colour="#ffffff")]))
-    assert not np.asarray(image).any()
-    assert drawn[0, 25].tolist() == [255, 255, 255]
-    assert drawn[round(marks[0].box_xyxy_px[1]), 500].any()

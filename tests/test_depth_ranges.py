@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from sample_questions import projected
 
+from data_gen.command_line import UsageError
 from data_gen.depth_ranges import DepthRange, fair_ranges, matched_ranges, official_ranges, range_around
 from data_gen.questions import own_units
 from data_gen.scene_records import SceneImage
@@ -54,14 +55,27 @@ def test_official_ranges_are_on_the_published_sides(depth_m: float) -> None:
 def test_matched_ranges_are_apart_and_hold_the_truth(depth_m: float) -> None:
     for seed in range(50):
         ranges = matched_ranges(depth_m, POOL_M, random.Random(seed))
+        assert ranges is not None
         assert ranges[0] == range_around(depth_m) and ranges[0].low_m <= depth_m <= ranges[0].high_m
         assert min(gaps(ranges)) >= 1 and all(2 <= width <= 7 for width in widths(ranges))
         assert {ranges[1], ranges[2]} <= {range_around(value) for value in POOL_M}
 
 
+def at(category: str, depth_m: float) -> SceneImage:
+    item = replace(projected("white car", 0.0, depth_m, 0.0), category=category)
+    return SceneImage(f"{category}-{depth_m}.jpg", (item,))
+
+
 def test_depths_that_allow_no_matched_ranges_are_told() -> None:
-    with pytest.raises(ValueError, match=r"the depths of the 2 other objects give no two ranges .*: use fair ones"):
-        matched_ranges(10.0, [10.0, 10.5], random.Random(0))
+    assert matched_ranges(10.0, [10.0, 10.5], random.Random(0)) is None
+    with pytest.raises(UsageError, match=r"the depths of 2 objects give no two ranges beside that of 10\.0 m; .* fair"):
+        own_units([at("car", 10.0), at("car", 10.5)], 0, "matched")
+
+
+def test_a_class_whose_depths_lie_too_close_takes_those_of_all() -> None:
+    scenes = [at("child", 6 + 0.01 * place) for place in range(60)] + [at("car", 20 + place) for place in range(40)]
+    depth = next(unit for unit in own_units(scenes, 0, "matched") if unit.task == "depth")
+    assert max(int(option.split()[1]) for option in depth.options) > 15
 
 
 def test_matched_distractors_come_from_objects_of_the_same_class() -> None:

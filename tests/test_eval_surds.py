@@ -70,7 +70,7 @@ def test_the_run_folder_holds_what_a_reader_needs(
     )
     summary = summary_of(tmp_path / "run")
     assert (summary["score"], summary["label"], summary["mean_tokens"]) == (pytest.approx(1), "best", 9)
-    assert (summary["benchmark"], summary["source"], summary["scoring_version"]) == ("surds", "synthetic", 1)
+    assert (summary["benchmark"], summary["source"], summary["scoring_version"]) == ("surds-fair", "synthetic", 1)
     assert {"units", "valid_rate", "valid_accuracy", "single_question", "ci95", "floors"} <= set(
         summary["tasks"]["yaw"]
     )

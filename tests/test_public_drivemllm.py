@@ -77,13 +77,21 @@ def test_bad_public_metadata_ends_with_2(public: Path, tmp_path: Path, capsys: p
     assert "is 1600x900 pixels, its record says 3200x1800" in fails(capsys, *command)
     write_rows(metadata, [rows[0], rows[0]])
     assert "has two lines for image/nuscenes_CAM_FRONT_2.webp" in fails(capsys, *command)
-    write_rows(metadata, rows)
-    (public / rows[1]["file_name"]).unlink()
-    assert "nuscenes_CAM_FRONT_10.webp is missing under" in fails(capsys, *command)
     metadata.unlink()
-    assert "no metadata.jsonl at" in fails(capsys, *command)
-    assert "no --nuscenes and no --keep-list" in fails(capsys, *command, "--nuscenes", "x")
+    assert "must hold one metadata.jsonl" in fails(capsys, *command)
+    assert "leave out --nuscenes" in fails(capsys, *command, "--nuscenes", "x")
     assert not (tmp_path / "out").exists()
+
+
+def test_without_images_the_size_is_that_of_nuscenes_and_a_warning_says_so(
+    public: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row for _, row in iterate_rows(public / "metadata.jsonl")]
+    (public / rows[1]["file_name"]).unlink()
+    main(["--from-metadata", str(public), "--out", str(tmp_path / "out")])
+    assert "1 images are not beside" in capsys.readouterr().err
+    sizes = {question.image_size for question in read_questions(tmp_path / "out" / "questions.jsonl")}
+    assert sizes == {(1600, 900)}
 
 
 def test_resume_keeps_a_finished_build_of_the_same_metadata(

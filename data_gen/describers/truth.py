@@ -21,8 +21,11 @@ def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
     path = version_folder / "descriptions.json"
     if not path.is_file():
         raise WorldError(f"--describer truth needs {path}, which only synthetic worlds have; use --describer colour")
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorldError(f"{path} does not list descriptions by sample_annotation_token: {error!r}") from error
 
     def describe(images: Iterable[AskedImage]) -> Iterator[list[Description]]:
         for image, readable in map_in_processes(_checked, images, workers):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from data_gen.build_report import Tally, image_counts
-from data_gen.drivemllm.filters import GEOMETRIC_REASONS, PAPER_VALUES, FrontThresholds
+from data_gen.drivemllm.filters import GEOMETRIC_REASONS
 from data_gen.drivemllm.front_images import NOT_LISTED
 from data_gen.drivemllm.keep_list import Found, Listed
 from data_gen.drivemllm.records import KINDS, TASKS, DriveMLLMQuestion
@@ -23,11 +22,6 @@ PAPER_YIELD = {
     "questions_of_each_kind_about_one_object": 880,
     "questions_of_each_kind_about_two_objects": 191,
 }
-
-
-def describe_thresholds(thresholds: FrontThresholds) -> dict[str, Any]:
-    """Every threshold with its value and the paper's, None where the paper gives none."""
-    return {name: {"value": value, "paper": PAPER_VALUES.get(name)} for name, value in asdict(thresholds).items()}
 
 
 def filter_counts(tally: Tally, scenes: Sequence[SceneImage]) -> dict[str, Any]:
