@@ -214,7 +214,7 @@ def read_questions(path: Path) -> list[Question]:
     Raises RecordError on a bad line, a repeated id, a mirrored pair of which a half is missing, or no line.
     """
     if not path.is_file():
-        raise RecordError(f"no questions at {path}; build some with: python data_gen/build_surds.py --help")
+        raise RecordError(f"no file at {path}; build questions with: python data_gen/build_surds.py --help")
     questions = _distinct(path, question_from_row, lambda question: question)
     sides: dict[str, set[int]] = {}
     for question in questions:

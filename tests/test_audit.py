@@ -283,7 +283,7 @@ def test_the_command_prints_tables_and_writes_json(tmp_path: Path, capsys: pytes
 
 def test_input_that_cannot_be_used_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none.jsonl")]) == 2
-    assert "no questions at" in capsys.readouterr().err
+    assert "no file at" in capsys.readouterr().err
     (tmp_path / "bad.jsonl").write_text('{"id": 3}\n')
     assert main([str(tmp_path / "bad.jsonl")]) == 2
     assert "bad.jsonl, line 1" in capsys.readouterr().err
