@@ -75,7 +75,8 @@ def cached_tiny() -> Path:
         partial = cache.with_name(f"{cache.name}.{os.getpid()}")
         # In a process of its own: under a distributed launcher transformers writes on the first rank only.
         alone = {name: value for name, value in os.environ.items() if name not in _LAUNCHER_VARIABLES}
-        subprocess.run([sys.executable, __file__, "--out", str(partial)], env=alone, check=True, stdout=sys.stderr)
+        stderr_fd = 2  # sys.stderr need not be a file
+        subprocess.run([sys.executable, __file__, "--out", str(partial)], env=alone, check=True, stdout=stderr_fd)
         if cache.exists() and not (cache / "frame.json").exists():
             shutil.rmtree(cache)
         try:
