@@ -24,17 +24,18 @@ WINDOW_BATCHES = 8
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model: the text after the image, the image file with its true size (width, height) in pixels.
+    """One question to a model: the text after the images, and the image files with their true sizes in pixels.
 
-    options: what may be answered; empty when a point is asked for, which then lies in a frame of `frame_size`.
+    sizes: (width, height) of each image. options: what may be answered; empty when a point is asked for, which then
+    lies in a frame of `frame_size`.
     """
 
     id: str
     prompt: str
-    image: Path
-    image_size: Size
-    options: tuple[str, ...]
-    frame_size: Size
+    images: tuple[Path, ...]
+    sizes: tuple[Size, ...]
+    options: tuple[str, ...] = ()
+    frame_size: Size = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -116,18 +117,23 @@ class HfEngine:
                 [request for request in window[start : start + self.batch_size] if request.id not in done]
                 for start in range(0, len(window), self.batch_size)
             ]
-            asked = {request.image: request.image_size for batch in batches for request in batch}
-            images = {path: open_rgb(path, size) for path, size in asked.items()}
+            asked = {
+                path: size
+                for batch in batches
+                for request in batch
+                for path, size in zip(request.images, request.sizes, strict=True)
+            }
+            opened = {path: open_rgb(path, size) for path, size in asked.items()}
             for batch in filter(None, batches):
-                yield from self._generate(batch, [images[request.image] for request in batch])
+                yield from self._generate(batch, [[opened[path] for path in request.images] for request in batch])
 
-    def _generate(self, batch: Sequence[Request], images: Sequence[Image]) -> list[Reply]:
+    def _generate(self, batch: Sequence[Request], images: Sequence[Sequence[Image]]) -> list[Reply]:
         import torch
 
         model, processor = self.loaded.model, self.loaded.processor
         inputs = processor(
-            text=[_chat(processor, request.prompt, image) for request, image in zip(batch, images, strict=True)],
-            images=list(images),
+            text=[_chat(processor, request.prompt, shown) for request, shown in zip(batch, images, strict=True)],
+            images=[list(shown) for shown in images],
             padding=True,
             padding_side="left",
             return_tensors="pt",
@@ -153,10 +159,10 @@ class HfEngine:
 
 def windows(requests: Sequence[Request], batch_size: int) -> Iterator[list[Request]]:
     """Requests ordered by image, in windows of some batches, each window sorted by prompt length."""
-    place: dict[Path, int] = {}
+    place: dict[tuple[Path, ...], int] = {}
     for request in requests:
-        place.setdefault(request.image, len(place))
-    by_image = sorted(requests, key=lambda request: place[request.image])
+        place.setdefault(request.images, len(place))
+    by_image = sorted(requests, key=lambda request: place[request.images])
     size = batch_size * WINDOW_BATCHES
     for start in range(0, len(by_image), size):
         yield sorted(by_image[start : start + size], key=lambda request: len(request.prompt))
@@ -173,8 +179,8 @@ def end_tokens(model: Any) -> set[int]:
     return set(ends) if isinstance(ends, list) else {ends}
 
 
-def _chat(processor: Any, prompt: str, image: Image) -> str:
-    content = [{"type": "image", "image": image}, {"type": "text", "text": prompt}]
+def _chat(processor: Any, prompt: str, images: Sequence[Image]) -> str:
+    content = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": prompt}]
     return processor.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
     )

@@ -10,24 +10,34 @@ goes on with --resume; nothing is asked twice.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from data_gen.command_line import UsageError
 from data_gen.floors import units_of
-from data_gen.folders import OutputFolder
-from data_gen.images import check_images, image_root
+from data_gen.images import check_images
 from data_gen.prompts import prompt_of
 from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
-from eval.arguments import parse_config, save_config
-from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
-from eval.engines import ReplayEngine, Reply, Request
+from eval.arguments import parse_config
+from eval.choose_engine import ChosenEngine
+from eval.engines import Reply, Request
 from eval.metrics import Outcome, assess, reasons_of, summarise
-from eval.runner import CONFIG_FILE, PREDICTIONS_FILE, REPORT_FILE, RunFacts, claim_folder, collect, digest
+from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
+from eval.session import (
+    EvalConfig,
+    Session,
+    begin,
+    check_engine,
+    check_replayed,
+    data_path,
+    looks,
+    open_session,
+    option,
+    picture_root,
+)
 from eval.summary import Summary, make_summary, write_summary
 from rewards.boxes import CoordinateFrame
 from rewards.grading import SCORINGS
@@ -36,47 +46,13 @@ BENCHMARK = "surds"
 BUILD_COMMAND = "python data_gen/build_surds.py --nuscenes DIR --out data/surds"
 
 
-def _option(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
-
-
 @dataclass(frozen=True)
-class SurdsConfig:
-    """Options of an evaluation."""
+class SurdsConfig(EvalConfig):
+    """Options of an evaluation on SURDS."""
 
-    data: str | None = _option(None, "The questions.jsonl to ask, or its folder.")
-    ckpt: str | None = _option(None, "The model: a checkpoint folder, a hub id, or `tiny`.")
-    images: str | None = _option(None, "Folder of the images; by default the one that manifest.json names.")
-    engine: Literal["hf", "random", "replay"] | None = _option(
-        None, "Who answers; by default hf with --ckpt, replay with --replay."
-    )
-    replay: str | None = _option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
-    scoring: Literal["strict", "official"] = _option(
+    scoring: Literal["strict", "official"] = option(
         "strict", "The main scoring; both are computed, and the other one is shown where it differs."
     )
-    prompt_style: Literal["located", "reasoning", "direct"] | None = _option(
-        None, "Boxes, reasoning and answer (located, the default), reasoning and answer, or the answer only."
-    )
-    frame: Literal["original", "resized", "thousand"] | None = _option(
-        None, "Coordinates the model writes; by default those of its frame.json or its family."
-    )
-    max_pixels: int | None = _option(None, "Pixel budget of a resized image; by default that of the checkpoint.")
-    max_new_tokens: int = _option(512, "Tokens after which an answer is cut.")
-    batch_size: int = _option(8, "Questions generated at a time.")
-    limit: int | None = _option(None, "Ask the first so many units of every task only (a mirrored pair is one unit).")
-    label: str | None = _option(None, "Name of the run in tables; by default that of the checkpoint.")
-    seed: int = _option(0, "Seed of the random engine and of the intervals.")
-    out: str | None = _option(None, "Run folder; by default runs/eval-LABEL.")
-    resume: bool = _option(False, "Continue the run in the folder, or score it again.")
-    overwrite: bool = _option(False, "Replace the run in the folder.")
-
-    def __post_init__(self) -> None:
-        for name in ("max_pixels", "max_new_tokens", "batch_size", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-        if self.seed < 0:
-            raise UsageError(f"--seed must be at least 0, got {self.seed}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,45 +70,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(config: SurdsConfig) -> Summary:
     """Ask, grade, summarise and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
-    options = EngineOptions(**{item.name: getattr(config, item.name) for item in fields(EngineOptions)})
-    data = data_path(config.data)
-    engine_kind(options)
+    data = data_path(config.data, BUILD_COMMAND)
+    check_engine(config)
     questions = chosen_questions(read_questions(data), config.limit)
-    label = config.label or default_label(options)
-    out = Path(config.out or f"runs/eval-{label}")
-    looks = engine_kind(options) == "hf"
-    root = picture_root(data, config.images, needed=looks)
-    if looks:
+    root = picture_root(data, config)
+    if looks(config):
         check_images(questions, root)
-    inputs = tuple(Path(name) for name in (data, config.ckpt, config.replay) if name)
-    folder = OutputFolder(out, "evaluation", config.resume, config.overwrite, inputs)
-    folder.check()
-    chosen = open_engine(options)
-    check_replayed(chosen, questions)
-    folder.prepare()
-    requests = [make_request(question, root, chosen) for question in questions]
-    facts = make_facts(chosen, label, data, root, questions, requests)
-    claim_folder(out, facts)
-    save_config(config, out / CONFIG_FILE)
-    outcomes = answer(out, chosen, questions, requests)
+    session = open_session(config, data)
+    check_replayed(session.chosen, [question.id for question in questions])
+    requests = [make_request(question, root, session.chosen) for question in questions]
+    rows = [question_to_row(question) for question in questions]
+    facts = begin(session, config, benchmark_of(questions), root, rows, requests)
+    outcomes = answer(session, questions, requests)
     figures_of = {scoring: summarise(outcomes, scoring, config.seed) for scoring in SCORINGS}
     source = "+".join(sorted({question.source for question in questions}))
     summary = make_summary(facts, source, figures_of, config.scoring)
-    write_summary(summary, out)
+    write_summary(summary, session.out)
     from eval.report import write_report
 
-    write_report([out], out / REPORT_FILE)
+    write_report([session.out], session.out / REPORT_FILE)
     return summary
-
-
-def data_path(given: str | None) -> Path:
-    """The question file. Raises UsageError, with the command that builds one, when there is none."""
-    if given is None:
-        raise UsageError(f"no questions: give --data questions.jsonl; build one with: {BUILD_COMMAND}")
-    path = Path(given) / "questions.jsonl" if Path(given).is_dir() else Path(given)
-    if not path.is_file():
-        raise UsageError(f"--data: no question file at {path}; build one with: {BUILD_COMMAND}")
-    return path
 
 
 def chosen_questions(questions: Sequence[Question], limit: int | None) -> list[Question]:
@@ -147,30 +104,12 @@ def chosen_questions(questions: Sequence[Question], limit: int | None) -> list[Q
     return [question for question in questions if question.unit in kept]
 
 
-def picture_root(data: Path, images: str | None, needed: bool) -> Path:
-    """The folder of the images. Where they only illustrate the report, the data's own folder will do."""
-    if needed or images or (data.parent / "manifest.json").is_file():
-        return image_root(data, Path(images) if images else None)
-    return data.parent
-
-
-def check_replayed(chosen: ChosenEngine, questions: Sequence[Question]) -> None:
-    """Say how many questions have no stored output. Raises UsageError when none has one."""
-    if not isinstance(chosen.engine, ReplayEngine):
-        return
-    missing = [question.id for question in questions if question.id not in chosen.engine.stored]
-    if len(missing) == len(questions):
-        raise UsageError(f"no stored output has the id of a question, such as {missing[0]!r}: other questions?")
-    if missing:
-        print(f"{len(missing)} of {len(questions)} questions have no stored output and count as wrong, the first is "
-              f"{missing[0]}", file=sys.stderr)  # fmt: skip
-
-
 def make_request(question: Question, root: Path, chosen: ChosenEngine) -> Request:
     """A question as the engine gets it."""
     size = question.image_size
     text = prompt_of(question, chosen.frame, chosen.style)
-    return Request(question.id, text, root / question.image, size, question.options, chosen.frame.size(size))
+    files = (root / question.image,)
+    return Request(question.id, text, files, (size,), question.options, chosen.frame.size(size))
 
 
 def benchmark_of(questions: Sequence[Question]) -> str:
@@ -182,36 +121,9 @@ def benchmark_of(questions: Sequence[Question]) -> str:
     return f"{BENCHMARK}-{ranges.pop() if alone else 'mixed'}"
 
 
-def make_facts(
-    chosen: ChosenEngine, label: str, data: Path, root: Path, questions: Sequence[Question], requests: Sequence[Request]
-) -> RunFacts:
-    """What the run folder says of this run."""
-    asked = digest("\n".join(json.dumps(question_to_row(question)) for question in questions))
-    prompts = digest("\n".join(request.prompt for request in requests))
-    return RunFacts(
-        benchmark=benchmark_of(questions),
-        label=label,
-        engine=chosen.kind,
-        model=chosen.model,
-        tiny=chosen.tiny,
-        frame=chosen.frame,
-        prompt_style=chosen.style,
-        data=str(data.resolve()),
-        image_root=str(root.resolve()),
-        identity={
-            "engine": chosen.kind,
-            **chosen.identity,
-            "questions": f"{len(questions)} questions {asked}",
-            "prompts": f"{chosen.style} {prompts}",
-            "frame": str(chosen.frame),
-        },
-    )
-
-
-def answer(
-    out: Path, chosen: ChosenEngine, questions: Sequence[Question], requests: Sequence[Request]
-) -> list[Outcome]:
+def answer(session: Session, questions: Sequence[Question], requests: Sequence[Request]) -> list[Outcome]:
     """The outcome of every question in file order; predictions.jsonl ends up in that order, graded afresh."""
+    chosen = session.chosen
     prompts = {request.id: digest(request.prompt) for request in requests}
     question_of = {question.id: question for question in questions}
 
@@ -221,7 +133,7 @@ def answer(
     def row(item: Outcome) -> dict[str, Any]:
         return prediction_row(item, prompts[item.question.id], chosen.frame)
 
-    path = out / PREDICTIONS_FILE
+    path = session.out / PREDICTIONS_FILE
     replies = collect(path, chosen.engine, requests, lambda reply: row(outcome(reply)))
     outcomes = [outcome(reply) for reply in replies]
     write_rows(path, (row(item) for item in outcomes))

@@ -26,8 +26,8 @@ def small_requests(folder: Path) -> list[Request]:
         Request(
             question.id,
             prompt_text(question.task, question.question, question.options, FRAME, SIZE),
-            folder / question.image,
-            SIZE,
+            (folder / question.image,),
+            (SIZE,),
             question.options,
             SIZE,
         )
@@ -40,8 +40,8 @@ def test_windows_hold_every_request_once_and_keep_an_image_together(tmp_path: Pa
     cut = list(windows(requests, batch_size=1))
     assert sorted(request.id for window in cut for request in window) == sorted(request.id for request in requests)
     assert all([len(r.prompt) for r in window] == sorted(len(r.prompt) for r in window) for window in cut)
-    seen = [dict.fromkeys(request.image for request in window) for window in cut]
-    assert sum(map(len, seen)) <= len({request.image for request in requests}) + len(cut) - 1
+    seen = [dict.fromkeys(request.images for request in window) for window in cut]
+    assert sum(map(len, seen)) <= len({request.images for request in requests}) + len(cut) - 1
 
 
 def test_ids_end_before_the_first_end_token() -> None:

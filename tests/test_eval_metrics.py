@@ -113,7 +113,7 @@ def test_an_interval_needs_two_images() -> None:
 
 
 def test_the_random_engine_scores_its_closed_form() -> None:
-    requests = [Request(q.id, "", None, q.image_size, q.options, q.image_size) for q in QUESTIONS]  # type: ignore[arg-type]
+    requests = [Request(q.id, "", (), (), q.options, q.image_size) for q in QUESTIONS]
     runs = [figures({r.id: r.output for r in RandomEngine(seed).replies(requests)}) for seed in range(60)]
     for task in TASKS:
         scores = [run.tasks[task].score for run in runs]
