@@ -1,0 +1,169 @@
+"""What the evaluations of all benchmarks share: their options, the run folder, the engine, and what a run is about."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from data_gen.command_line import UsageError
+from data_gen.folders import OutputFolder
+from data_gen.images import MANIFEST, image_root
+from eval.arguments import save_config
+from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
+from eval.engines import ReplayEngine, Request
+from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of a configuration with the text of its help."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Options of an evaluation, whatever the benchmark."""
+
+    data: str | None = option(None, "The questions.jsonl to ask, or its folder.")
+    ckpt: str | None = option(None, "The model: a checkpoint folder, a hub id, or `tiny`.")
+    images: str | None = option(None, "Folder of the images; by default the one that manifest.json names.")
+    engine: Literal["hf", "random", "replay"] | None = option(
+        None, "Who answers; by default hf with --ckpt, replay with --replay."
+    )
+    replay: str | None = option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
+    prompt_style: Literal["located", "reasoning", "direct"] | None = option(
+        None, "Boxes, reasoning and answer (located, the default), reasoning and answer, or the answer only."
+    )
+    frame: Literal["original", "resized", "thousand"] | None = option(
+        None, "Coordinates the model writes; by default those of its frame.json or its family."
+    )
+    max_pixels: int | None = option(None, "Pixel budget of a resized image; by default that of the checkpoint.")
+    max_new_tokens: int = option(512, "Tokens after which an answer is cut.")
+    batch_size: int = option(8, "Questions generated at a time.")
+    limit: int | None = option(None, "Ask the first so many units of every task only (a mirrored pair is one unit).")
+    label: str | None = option(None, "Name of the run in tables; by default that of the checkpoint.")
+    seed: int = option(0, "Seed of the random engine and of the intervals.")
+    out: str | None = option(None, "Run folder; by default runs/eval-LABEL.")
+    resume: bool = option(False, "Continue the run in the folder, or score it again.")
+    overwrite: bool = option(False, "Replace the run in the folder.")
+
+    def __post_init__(self) -> None:
+        for name in ("max_pixels", "max_new_tokens", "batch_size", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        if self.seed < 0:
+            raise UsageError(f"--seed must be at least 0, got {self.seed}")
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """The part that concerns the engine."""
+        return EngineOptions(**{item.name: getattr(self, item.name) for item in fields(EngineOptions)})
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run in progress: its folder, ready to be written to, its name in tables, its question file and its engine."""
+
+    folder: OutputFolder
+    label: str
+    data: Path
+    chosen: ChosenEngine
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+
+def data_path(given: str | None, build_command: str) -> Path:
+    """The question file. Raises UsageError, with the command that builds one, when there is none."""
+    if given is None:
+        raise UsageError(f"no questions: give --data questions.jsonl; build one with: {build_command}")
+    path = Path(given) / "questions.jsonl" if Path(given).is_dir() else Path(given)
+    if not path.is_file():
+        raise UsageError(f"--data: no question file at {path}; build one with: {build_command}")
+    return path
+
+
+def check_engine(config: EvalConfig) -> None:
+    """Raise UsageError when no engine is asked for, or its own option is missing."""
+    engine_kind(config.engine_options)
+
+
+def looks(config: EvalConfig) -> bool:
+    """Whether the engine opens the images."""
+    return engine_kind(config.engine_options) not in ("random", "replay")
+
+
+def picture_root(data: Path, config: EvalConfig) -> Path:
+    """The folder of the images. Where they only illustrate the report, the data's own folder will do."""
+    if looks(config) or config.images or (data.parent / MANIFEST).is_file():
+        return image_root(data, Path(config.images) if config.images else None)
+    return data.parent
+
+
+def open_session(config: EvalConfig, data: Path) -> Session:
+    """The folder, checked and not yet touched, and the engine, loaded.
+
+    Raises UsageError, RecordError, FileExistsError.
+    """
+    label = config.label or default_label(config.engine_options)
+    out = Path(config.out or f"runs/eval-{label}")
+    inputs = tuple(Path(name) for name in (data, config.ckpt, config.replay) if name)
+    folder = OutputFolder(out, "evaluation", config.resume, config.overwrite, inputs)
+    folder.check()
+    return Session(folder, label, data, open_engine(config.engine_options))
+
+
+def check_replayed(chosen: ChosenEngine, ids: Sequence[str]) -> None:
+    """Say how many questions have no stored output. Raises UsageError when none has one."""
+    if not isinstance(chosen.engine, ReplayEngine):
+        return
+    missing = [name for name in ids if name not in chosen.engine.stored]
+    if len(missing) == len(ids):
+        raise UsageError(f"no stored output has the id of a question, such as {missing[0]!r}: other questions?")
+    if missing:
+        print(f"{len(missing)} of {len(ids)} questions have no stored output and count as wrong, the first is "
+              f"{missing[0]}", file=sys.stderr)  # fmt: skip
+
+
+def begin(
+    session: Session,
+    config: EvalConfig,
+    benchmark: str,
+    root: Path,
+    rows: Sequence[dict[str, Any]],
+    requests: Sequence[Request],
+) -> RunFacts:
+    """Make the folder ready and write into it what the run is about: questions (as `rows`), prompts, engine, options.
+
+    Raises UsageError when the folder holds another run.
+    """
+    session.folder.prepare()
+    chosen = session.chosen
+    asked, prompts = (digest("\n".join(texts)) for texts in (map(json.dumps, rows), (r.prompt for r in requests)))
+    facts = RunFacts(
+        benchmark=benchmark,
+        label=session.label,
+        engine=chosen.kind,
+        model=chosen.model,
+        tiny=chosen.tiny,
+        frame=chosen.frame,
+        prompt_style=chosen.style,
+        data=str(session.data.resolve()),
+        image_root=str(root.resolve()),
+        identity={
+            "engine": chosen.kind,
+            **chosen.identity,
+            "questions": f"{len(rows)} questions {asked}",
+            "prompts": f"{chosen.style} {prompts}",
+            "frame": str(chosen.frame),
+        },
+    )
+    claim_folder(session.out, facts)
+    save_config(config, session.out / CONFIG_FILE)
+    return facts
