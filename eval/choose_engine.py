@@ -27,6 +27,12 @@ class EngineOptions:
     max_new_tokens: int
     batch_size: int
     seed: int
+    on_missing: str = "error"
+    endpoint: str | None = None
+    endpoint_model: str | None = None
+    concurrency: int = 16
+    timeout_s: int = 600
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,12 @@ from eval.engines import ReplayEngine, Request
 from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
 
 
+# Options that count something; None is no choice.
+AT_LEAST_ONE = (
+    "max_pixels", "max_new_tokens", "batch_size", "limit", "concurrency", "timeout_s", "tensor_parallel"
+)  # fmt: skip
+
+
 def option(default: Any, help: str) -> Any:
     """A field of a configuration with the text of its help."""
     return field(default=default, metadata={"help": help})
@@ -30,9 +36,17 @@ class EvalConfig:
     data: str | None = option(None, "The questions.jsonl to ask, or its folder.")
     ckpt: str | None = option(None, "The model: a checkpoint folder, a hub id, or `tiny`.")
     images: str | None = option(None, "Folder of the images; by default the one that manifest.json names.")
-    engine: Literal["hf", "random", "replay"] | None = option(
-        None, "Who answers; by default hf with --ckpt, replay with --replay."
+    on_missing: Literal["error", "skip"] = option(
+        "error", "An image that is not there or cannot be read ends the run, or its questions count as unanswered."
     )
+    engine: Literal["hf", "vllm", "openai", "random", "replay"] | None = option(
+        None, "Who answers; by default hf with --ckpt, openai with --endpoint, replay with --replay."
+    )
+    endpoint: str | None = option(None, "URL[,URL]: OpenAI-compatible servers of one model, used in turn (openai).")
+    endpoint_model: str | None = option(None, "The servers' name of the model (openai).")
+    concurrency: int = option(16, "Questions in flight at a time (openai).")
+    timeout_s: int = option(600, "Seconds to wait for a reply before asking again (openai).")
+    tensor_parallel: int = option(1, "GPUs that share one copy of the model (vllm).")
     replay: str | None = option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
     prompt_style: Literal["located", "reasoning", "direct"] | None = option(
         None, "Boxes, reasoning and answer (located, the default), reasoning and answer, or the answer only."
@@ -51,7 +65,7 @@ class EvalConfig:
     overwrite: bool = option(False, "Replace the run in the folder.")
 
     def __post_init__(self) -> None:
-        for name in ("max_pixels", "max_new_tokens", "batch_size", "limit"):
+        for name in AT_LEAST_ONE:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
@@ -97,6 +111,11 @@ def check_engine(config: EvalConfig) -> None:
 def looks(config: EvalConfig) -> bool:
     """Whether the engine opens the images."""
     return engine_kind(config.engine_options) not in ("random", "replay")
+
+
+def checks_images(config: EvalConfig) -> bool:
+    """Whether every image must be there before the first question is asked; else the engine skips what is not."""
+    return looks(config) and config.on_missing == "error"
 
 
 def picture_root(data: Path, config: EvalConfig) -> Path:
