@@ -17,7 +17,6 @@ from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engin
 from eval.engines import ReplayEngine, Request
 from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
 
-
 # Options that count something; None is no choice.
 AT_LEAST_ONE = (
     "max_pixels", "max_new_tokens", "batch_size", "limit", "concurrency", "timeout_s", "tensor_parallel"
