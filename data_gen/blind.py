@@ -22,6 +22,7 @@ from data_gen.floors import (
     right_among,
     self_consistent,
     texts,
+    true_place,
     widest_ranges,
 )
 from data_gen.records import Question, QuestionObject
@@ -131,7 +132,7 @@ def class_of(item: QuestionObject) -> str:
 
 def true_rank(question: Question) -> str:
     """Whether the true range of a depth question is the nearest, the middle or the farthest."""
-    return RANKS[_by_distance(question).index(question.answer_text)]
+    return RANKS[true_place(question)]
 
 
 def _bars(task: str, units: Sequence[Unit]) -> Scores:

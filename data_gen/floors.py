@@ -40,7 +40,8 @@ def task_floors(task: str, units: Sequence[Unit]) -> dict[str, float]:
 
     independent: a uniform guess for every question, in expectation. self_consistent: one uniform guess per pair,
     never a tie, turned round for the second question. constant_position, constant_text: the best fixed answer to each
-    form of the question. widest_option: the widest depth range. constant_point: the best fixed point.
+    form of the question. widest_option: the widest depth range. best_rank: always the nearest, the middle or the
+    farthest depth range, whichever is right most often. constant_point: the best fixed point.
     """
     if task == "pixel":
         boxes = [(question.objects[0].bbox, question.image_size) for unit in units for question in unit]
@@ -55,6 +56,7 @@ def task_floors(task: str, units: Sequence[Unit]) -> dict[str, float]:
         floors["self_consistent"] = _mean(map(self_consistent, units))
         return {**floors, "honest": floors["self_consistent"]}
     floors["widest_option"] = _mean(right_among(question, widest_ranges(question)) for (question,) in units)
+    floors["best_rank"] = _share_of_commonest(true_place(question) for (question,) in units)
     return {**floors, "honest": floors["independent"]}
 
 
@@ -80,6 +82,11 @@ def range_m(option: str) -> tuple[float, float]:
     """The two numbers of a depth option."""
     low_m, high_m = numbers_in(option)[:2]
     return low_m, high_m
+
+
+def true_place(question: Question) -> int:
+    """Place of the true range of a depth question among its options from near to far, from 0."""
+    return sorted(question.options, key=range_m).index(question.answer_text)
 
 
 def widest_ranges(question: Question) -> list[str]:

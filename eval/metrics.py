@@ -7,7 +7,7 @@ right; the score of a run is the plain mean of the tasks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from data_gen.floors import task_floors, units_of
 from data_gen.records import Question
+from eval.engines import RandomEngine, Request
+from eval.intervals import Interval, bootstrap_intervals
 from rewards.boxes import CoordinateFrame
 from rewards.grading import SCORINGS, TASKS, Grade, grade_text, unit_score
 from rewards.loc import loc_reward
@@ -22,8 +24,7 @@ from rewards.response import LOCATED_TAGS, Response, parse
 from rewards.settings import RewardSettings
 
 SCORING_VERSION = 1
-BOOTSTRAP_DRAWS = 2000
-_DRAWS_AT_ONCE = 200
+OVERALL_FLOORS = ("independent", "random_run", "honest")
 TAGS_OF_STYLE = {"located": LOCATED_TAGS, "reasoning": ("think", "answer"), "direct": ("answer",)}
 
 
@@ -48,7 +49,7 @@ class TaskFigures:
     valid_rate: float
     valid_accuracy: float | None
     single_question: float
-    ci95: tuple[float, float] | None
+    ci95: Interval
     floors: dict[str, float]
     well_formed: float
     loc: float | None
@@ -60,13 +61,37 @@ class Figures:
     """All figures of a run under one scoring; tasks without a question are left out, and so out of the mean."""
 
     score: float
-    ci95: tuple[float, float] | None
+    ci95: Interval
     tasks: dict[str, TaskFigures]
     floors: dict[str, float]
     well_formed: float
     loc: float | None
     questions: int
     mean_tokens: float
+
+
+@dataclass(frozen=True)
+class ImageSums:
+    """Unit scores added up, and units counted: `sums` and `counts`, (images, tasks)."""
+
+    tasks: tuple[str, ...]
+    sums: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Task -> score."""
+        scores_T = self.sums.sum(axis=0) / self.counts.sum(axis=0)
+        return dict(zip(self.tasks, scores_T.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Score of the second run minus that of the first, its 95 % interval (None on one image), and how many units."""
+
+    difference: float
+    ci95: Interval
+    units: int
 
 
 def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame, style: str) -> Outcome:
@@ -87,31 +112,24 @@ def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame,
 
 
 def summarise(outcomes: Sequence[Outcome], scoring: str, seed: int = 0) -> Figures:
-    """The figures of a run; `seed` draws the bootstrap samples."""
-    images = {image: place for place, image in enumerate(dict.fromkeys(o.question.image for o in outcomes))}
-    tasks = [task for task in TASKS if any(outcome.question.task == task for outcome in outcomes)]
-    sums_NT, counts_NT = np.zeros((len(images), len(tasks))), np.zeros((len(images), len(tasks)))
-    parts = {}
-    for column, task in enumerate(tasks):
-        rows = [outcome for outcome in outcomes if outcome.question.task == task]
-        units = units_of([outcome.question for outcome in rows])
-        grades = {outcome.question.id: outcome.grades[scoring] for outcome in rows}
-        for unit in units.values():
-            place = images[unit[0].image]
-            sums_NT[place, column] += unit_score(task, [grades[question.id].score for question in unit])
-            counts_NT[place, column] += 1
-        parts[task] = (rows, list(units.values()))
-    per_task, overall = bootstrap_intervals(sums_NT, counts_NT, seed)
-    scores = sums_NT.sum(axis=0) / counts_NT.sum(axis=0)
-    figures = {
-        task: _task_figures(task, *parts[task], scoring, float(scores[column]), per_task[column])
-        for column, task in enumerate(tasks)
-    }
+    """The figures of a run; `seed` draws the bootstrap samples and the guesses of the random run."""
+    questions = [outcome.question for outcome in outcomes]
+    sums = sum_by_image(questions, {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes})
+    guessed = sum_by_image(questions, random_scores(questions, seed)).means
+    per_task, overall = bootstrap_intervals(sums.sums, sums.counts, seed)
+    units = _by_task(units_of(questions).values())
+    rows: dict[str, list[Outcome]] = {task: [] for task in sums.tasks}
+    for outcome in outcomes:
+        rows[outcome.question.task].append(outcome)
+    figures = {}
+    for task, interval in zip(sums.tasks, per_task, strict=True):
+        floors = {**task_floors(task, units[task]), "random_run": guessed[task]}
+        figures[task] = _task_figures(rows[task], scoring, sums.means[task], len(units[task]), interval, floors)
     return Figures(
-        score=fmean(scores),
+        score=fmean(sums.means.values()),
         ci95=overall,
         tasks=figures,
-        floors={name: fmean(f.floors[name] for f in figures.values()) for name in ("independent", "honest")},
+        floors={name: fmean(f.floors[name] for f in figures.values()) for name in OVERALL_FLOORS},
         well_formed=fmean(outcome.response.well_formed for outcome in outcomes),
         loc=_mean_loc(outcomes),
         questions=len(outcomes),
@@ -119,55 +137,74 @@ def summarise(outcomes: Sequence[Outcome], scoring: str, seed: int = 0) -> Figur
     )
 
 
-Interval = tuple[float, float] | None
+def paired_differences(
+    questions: Sequence[Question], first: Mapping[str, float], second: Mapping[str, float], seed: int = 0
+) -> dict[str, Difference]:
+    """How much better the second of two runs is on the same questions: by task, and under `score` the mean of tasks.
 
-
-def bootstrap_intervals(sums_NT: np.ndarray, counts_NT: np.ndarray, seed: int) -> tuple[list[Interval], Interval]:
-    """95 % percentile intervals of each task's mean and of the mean over tasks, images drawn with replacement.
-
-    sums_NT, counts_NT: unit scores and units of N images in T tasks. A draw without a unit of a task is left out of
-    that task's interval and of the overall one; None where fewer than two images carry the task.
+    questions: those that both runs were asked, pairs whole. first, second: question id -> score of that question,
+    0..1, as `predictions.jsonl` holds it under `score` for one scoring; an id that is not there scores 0. Both runs
+    are scored on the same drawn images, so what makes an image hard or easy cancels out.
+    Raises RecordError when a mirrored pair is not two questions.
     """
-    images = len(sums_NT)
-    rng = np.random.default_rng(seed)
-    means = []
-    for _ in range(BOOTSTRAP_DRAWS // _DRAWS_AT_ONCE):
-        times_DN = rng.multinomial(images, np.full(images, 1 / images), size=_DRAWS_AT_ONCE).astype(float)
-        with np.errstate(invalid="ignore"):
-            means.append((times_DN @ sums_NT) / (times_DN @ counts_NT))
-    means_DT = np.concatenate(means)
-    carried = (counts_NT > 0).sum(axis=0)
-    per_task = [_interval(column) if enough >= 2 else None for column, enough in zip(means_DT.T, carried, strict=True)]
-    return per_task, _interval(means_DT.mean(axis=1)) if carried.min() >= 2 else None
+    one, two = sum_by_image(questions, first), sum_by_image(questions, second)
+    per_task, overall = bootstrap_intervals(two.sums - one.sums, one.counts, seed, lowest=-1.0)
+    units = one.counts.sum(axis=0).astype(int).tolist()
+    differences = {
+        task: Difference(two.means[task] - one.means[task], interval, count)
+        for task, interval, count in zip(one.tasks, per_task, units, strict=True)
+    }
+    whole = fmean(item.difference for item in differences.values())
+    return {**differences, "score": Difference(whole, overall, sum(units))}
 
 
-def _interval(values_D: np.ndarray) -> Interval:
-    known = values_D[~np.isnan(values_D)]
-    if not known.size:
-        return None
-    low, high = np.percentile(known, [2.5, 97.5])
-    return float(low), float(high)
+def sum_by_image(questions: Sequence[Question], score_of: Mapping[str, float]) -> ImageSums:
+    """Unit scores added up by image and task. score_of: question id -> score; an id that is not there scores 0.
+
+    Raises RecordError when a mirrored pair is not two questions.
+    """
+    images = {image: place for place, image in enumerate(dict.fromkeys(question.image for question in questions))}
+    there = {question.task for question in questions}
+    tasks = tuple(task for task in TASKS if task in there)
+    columns = {task: column for column, task in enumerate(tasks)}
+    sums_NT, counts_NT = np.zeros((len(images), len(tasks))), np.zeros((len(images), len(tasks)))
+    for unit in units_of(questions).values():
+        place, task = images[unit[0].image], unit[0].task
+        sums_NT[place, columns[task]] += unit_score(task, [score_of.get(question.id, 0.0) for question in unit])
+        counts_NT[place, columns[task]] += 1
+    return ImageSums(tasks, sums_NT, counts_NT)
+
+
+def random_scores(questions: Sequence[Question], seed: int) -> dict[str, float]:
+    """Question id -> score of the guesses that `--engine random` makes under this seed, in original pixels."""
+    frame = CoordinateFrame()
+    requests = [Request(q.id, "", (), (), q.options, q.image_size) for q in questions]
+    truths = {question.id: question.truth for question in questions}
+    replies = RandomEngine(seed).replies(requests)
+    return {reply.id: grade_text(reply.output, truths[reply.id], frame).score for reply in replies}
+
+
+def _by_task(units: Iterable[list[Question]]) -> dict[str, list[list[Question]]]:
+    found: dict[str, list[list[Question]]] = {}
+    for unit in units:
+        found.setdefault(unit[0].task, []).append(unit)
+    return found
 
 
 def _task_figures(
-    task: str,
-    rows: Sequence[Outcome],
-    units: Sequence[list[Question]],
-    scoring: str,
-    score: float,
-    ci95: Interval,
+    rows: Sequence[Outcome], scoring: str, score: float, units: int, ci95: Interval, floors: dict[str, float]
 ) -> TaskFigures:
     grades = [outcome.grades[scoring] for outcome in rows]
     valid = [grade.score for grade in grades if grade.valid]
     reasons = Counter(reason for outcome in rows for reason in reasons_of(outcome, scoring))
     return TaskFigures(
         score=score,
-        units=len(units),
+        units=units,
         valid_rate=len(valid) / len(rows),
         valid_accuracy=fmean(valid) if valid else None,
         single_question=fmean(grade.score for grade in grades),
         ci95=ci95,
-        floors=task_floors(task, units),
+        floors=floors,
         well_formed=fmean(outcome.response.well_formed for outcome in rows),
         loc=_mean_loc(rows),
         reasons=dict(reasons.most_common()),

@@ -13,7 +13,8 @@ from small_questions import make_questions, perfect_output
 from data_gen.floors import best_point, expected_centerness, task_floors, units_of
 from data_gen.records import Question, RecordError
 from eval.engines import RandomEngine, Request
-from eval.metrics import Figures, assess, bootstrap_intervals, summarise
+from eval.intervals import bootstrap_intervals, exact_bound
+from eval.metrics import Figures, assess, paired_differences, random_scores, sum_by_image, summarise
 from rewards.boxes import CoordinateFrame, centerness
 from rewards.grading import MIRRORED_TASKS, TASKS
 
@@ -107,6 +108,47 @@ def test_intervals_follow_the_seed_and_widen_when_units_share_images() -> None:
     assert clustered[0][1] - clustered[0][0] == pytest.approx((high - low) * np.sqrt(10), rel=0.2)
 
 
+@pytest.mark.parametrize(("score", "expected"), [(0.0, (0.0, 0.2589)), (1.0, (0.7411, 1.0)), (0.5, (0.3706, 0.6294))])
+def test_where_all_images_score_alike_the_interval_is_that_of_what_ten_images_can_miss(
+    score: float, expected: tuple[float, float]
+) -> None:
+    per_task, overall = bootstrap_intervals(np.full((10, 2), 2 * score), np.full((10, 2), 2.0), seed=0)
+    assert per_task == [pytest.approx(expected, abs=1e-4)] * 2 and overall == pytest.approx(expected, abs=1e-4)
+    assert exact_bound(0.0, 925)[1] == pytest.approx(3 / 925, rel=0.01)
+    mixed, whole = bootstrap_intervals(np.array([[0.0, 1], [0, 0], [0, 1]]), np.ones((3, 2)), seed=0)
+    assert mixed[0] == exact_bound(0.0, 3) and whole is not None and whole[1] == pytest.approx(0.5)
+
+
+def test_a_difference_is_paired_by_image_and_signed() -> None:
+    right = {question.id: 1.0 for question in QUESTIONS}
+    worse = right | {question.id: 0.0 for question in QUESTIONS if question.task == "yaw" and question.variant == 1}
+    found = paired_differences(QUESTIONS, right, worse)
+    assert list(found) == [*TASKS, "score"]
+    assert (found["yaw"].difference, found["depth"].difference) == (-1, 0)
+    assert found["score"].difference == pytest.approx(-1 / 6)
+    assert found["depth"].ci95 == pytest.approx((-0.2209, 0.2209), abs=1e-4), "twelve images can miss a difference"
+    assert found == paired_differences(QUESTIONS, right, worse)
+    back = paired_differences(QUESTIONS, worse, right)
+    assert {name: -item.difference for name, item in back.items()} == {n: i.difference for n, i in found.items()}
+
+
+def test_pairing_takes_out_what_images_have_in_common() -> None:
+    """Two runs whose images are hard for both: the paired interval is far narrower than their own intervals."""
+    rng = random.Random(0)
+    questions = [question for question in make_questions(400) if question.task == "depth"]
+    first = {question.id: float(rng.random() < 0.5) for question in questions}
+    second = {name: 1.0 if rng.random() < 0.05 else score for name, score in first.items()}
+    (low, high) = paired_differences(questions, first, second)["depth"].ci95 or (0.0, 0.0)
+    sums = sum_by_image(questions, first)
+    ((alone_low, alone_high),) = (item or (0.0, 0.0) for item in bootstrap_intervals(sums.sums, sums.counts, 0)[0])
+    assert 0 < low < high and high - low < 0.4 * (alone_high - alone_low)
+
+
+def test_an_unanswered_question_scores_nothing_in_a_difference() -> None:
+    right = {question.id: 1.0 for question in QUESTIONS}
+    assert paired_differences(QUESTIONS, {}, right)["score"].difference == 1
+
+
 def test_an_interval_needs_two_images() -> None:
     per_task, overall = bootstrap_intervals(np.array([[1.0, 0], [0, 1]]), np.array([[1.0, 1], [0, 1]]), seed=0)
     assert per_task[0] is None and per_task[1] is not None and overall is None
@@ -162,3 +204,15 @@ def test_floors_of_yaw_and_depth() -> None:
     ranges = ("Between 1 meter and 4 meters", "Between 5 meters and 12 meters", "Between 13 meters and 17 meters")
     depth = task_floors("depth", [unit("depth", (ranges[1],), ranges), unit("depth", (ranges[0],), ranges)])
     assert (depth["widest_option"], depth["honest"]) == (0.5, pytest.approx(1 / 3))
+    assert depth["best_rank"] == 0.5
+    shuffled = unit("depth", (ranges[1],), (ranges[2], ranges[1], ranges[0]))
+    assert task_floors("depth", [shuffled, unit("depth", (ranges[1],), ranges)])["best_rank"] == 1
+
+
+def test_the_seeded_random_run_is_the_score_of_the_random_engine() -> None:
+    requests = [Request(q.id, "", (), (), q.options, q.image_size) for q in QUESTIONS]
+    run = figures({reply.id: reply.output for reply in RandomEngine(3).replies(requests)})
+    outcomes = [assess(question, "", 0, FRAME, "located") for question in QUESTIONS]
+    floors = {task: item.floors["random_run"] for task, item in summarise(outcomes, "strict", seed=3).tasks.items()}
+    assert floors == {task: item.score for task, item in run.tasks.items()} and any(floors.values())
+    assert random_scores(QUESTIONS, 3) != random_scores(QUESTIONS, 4)

@@ -43,8 +43,8 @@ def test_runs_stand_side_by_side_with_the_floors(
     capsys.readouterr()
     assert report([*map(str, folders), "--out", str(tmp_path / "report.html")]) == 0
     table = capsys.readouterr().out
-    assert re.search(r"^best +100\.0 \[100\.0, 100\.0\]", table, re.MULTILINE)
-    assert re.search(r"^hostile +0\.0 \[0\.0, 0\.0\]", table, re.MULTILINE)
+    assert re.search(r"^best +100\.0 \[60\.7, 100\.0\]", table, re.MULTILINE), "right on all of six images"
+    assert re.search(r"^hostile +0\.0 \[0\.0, 39\.3\]", table, re.MULTILINE)
     assert re.search(r"^random \(expected\) +6\.2", table, re.MULTILINE)
     assert re.search(r"^honest floor +25\.0", table, re.MULTILINE)
     assert "! synthetic world" in table and "tiny model" not in table
