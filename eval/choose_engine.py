@@ -7,7 +7,8 @@ from pathlib import Path
 
 from data_gen.command_line import UsageError
 from data_gen.records import RecordError
-from eval.engines import Engine, HfEngine, RandomEngine, ReplayEngine
+from eval.engines import Engine, RandomEngine, ReplayEngine
+from eval.hf_engine import HfEngine
 from eval.runner import PREDICTIONS_FILE, RUN_FILE, checkpoint_digest, file_digest, read_facts
 from rewards.boxes import CoordinateFrame
 

@@ -13,7 +13,8 @@ from data_gen.command_line import UsageError
 from data_gen.images import open_rgb
 from data_gen.prompts import prompt_text
 from data_gen.records import RecordError, read_questions
-from eval.engines import HfEngine, ReplayEngine, Request, cut_at_end, windows
+from eval.engines import ReplayEngine, Request, windows
+from eval.hf_engine import HfEngine, cut_at_end
 from eval.surds import main
 from rewards.boxes import CoordinateFrame
 
