@@ -1,50 +1,182 @@
-"""Multiple choice: which letter does a model's free text give? Rules only; undecided texts give None."""
+"""Multiple choice: which letter does a model's free text give? Rules only; undecided texts give None.
+
+The rules prefer silence to a guess: a text that weighs several options without settling on one is left to a judge.
+Every pattern is anchored at a word and runs over a bounded or possessive stretch, so the time is linear in the text.
+"""
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_MARKED = re.compile(r"(answer|option|choice)(?:is|[\s:=])*+[\s*_(\[\"'`]*+([A-Za-z])(?![A-Za-z0-9'])", re.IGNORECASE)
-_WHOLE = re.compile(r"[*_(\[\"'`\s]*([A-Za-z])[*_)\]\"'`.:\s]*")
-_LED = re.compile(r"[(\[]?([A-Z])[)\].:]\s+(\S.*)\Z", re.DOTALL)
-_BOXED = re.compile(r"\\boxed\{\s*([A-Za-z])\s*\}")
+from rewards.normal_form import normalise
+from rewards.response import last_answer
+
+_SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>|<(?:pad|eos|bos|unk)>")
+_WHOLE = re.compile(r"[*_(\[\"'`\s$]*+([A-Za-z])[*_)\]\"'`.:\s$]*+")
+_BOXED = re.compile(r"\\boxed\{\s*+(?:\\text(?:bf)?\{)?+([^{}\n]{1,200})\}")
+_MARK = re.compile(
+    r"\b(answer|letter|option|choice|choose|select|pick)\b[\s*_]*+(is|was|would be|should be|[:=])?+[\s:*_]*+",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(
+    r"[\s*_(\[\"'`$]*+(?:(?:option|choice|letter)\s++)?+[*_(\[\"'`]*+([A-Za-z])(?![\w'])", re.IGNORECASE
+)
+_LED = re.compile(r"^[ \t*_>#-]*+\(?+([A-Z])[).:][*_]*+", re.MULTILINE)
+_ARTICLE = re.compile(r"\s+(?!(?:because|since|as|due|based|for|or|and|is)\b)[a-z]")
+_SECOND = re.compile(r"[)\]*_.\s]*+(?:,|/|&|\+|or\b|and\b)\s*+(?:option\s++)?+[(\[*_]*+([A-Z])(?![\w'])(\s+[a-z])?")
+_JUDGED_RIGHT = re.compile(r"[)\]*_\"'`\s]*+(?:is|seems|looks)\s++(?:the\s++)?+(?:correct|right|best|answer|most)\b")
+_NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|wrong|incorrect|false|eliminated?)\b|n['’]t\b", re.IGNORECASE)
+_YES_NO = re.compile(r"(yes|no)\b\s*(?:[,.;:!\n]|\Z)", re.IGNORECASE)
+_TAIL_CHARACTERS = 200
+_UNSETTLED = ""  # what a mark says that names two letters, or one that no option has
 
 
 def read_choice(text: str, options: Sequence[str]) -> str | None:
     """The letter (A, B, ...) of the chosen option, or None when the text does not settle on one.
 
-    In order: a text that is one letter, a boxed letter, the last "answer: X" or "answer is X" (then "option X"), an
-    option led by its letter, a text that equals one option.
+    Text inside `<think>` never counts; an answer in tags is read alone. In order: a text that is one letter, what is
+    boxed, the last "answer: X" or "X is correct", an option led by its letter, a first or last line that is a letter
+    or an option, a text that begins with an option, the only "option X" of a text.
     """
-    letters = string.ascii_uppercase[: len(options)]
-    body = text.strip()
+    outside = _SPECIAL_TOKEN.sub("", text.rpartition("</think>")[2].partition("<think>")[0]).strip()
+    tagged = last_answer(text)
+    if tagged:
+        return _read(_SPECIAL_TOKEN.sub("", tagged).strip(), options) or _settled(_named(tagged, options))
+    return _read(outside, options) if outside else None
+
+
+def letters_of(options: Sequence[str]) -> str:
+    """The letters of the options, A first."""
+    return string.ascii_uppercase[: len(options)]
+
+
+def _read(body: str, options: Sequence[str]) -> str | None:
+    letters = letters_of(options)
     if whole := _WHOLE.fullmatch(body):
-        return _known(whole.group(1), letters)
+        return _settled(_known(whole.group(1), letters))
     if boxed := _BOXED.findall(body):
-        return _known(boxed[-1], letters)
-    marked = [found for found in _MARKED.finditer(body) if _is_choice(found, body)]
-    # "answer: B" says more than "option A", which may be talked about.
-    if marked := [found for found in marked if found.group(1).lower() == "answer"] or marked:
-        return _known(marked[-1].group(2), letters)
-    if led := _LED.match(body):
-        letter = _known(led.group(1), letters)
-        told = letter and _plain(led.group(2)) == _plain(options[letters.index(letter)])
-        return letter if told else None
-    same = [letter for letter, option in zip(letters, options, strict=True) if _plain(option) == _plain(body)]
-    return same[0] if len(same) == 1 else None
+        whole = _WHOLE.fullmatch(boxed[-1])
+        return _settled(_known(whole.group(1), letters) if whole else _named(boxed[-1], options))
+    strong, weak = _marks(body, options)
+    if strong:
+        return _settled(strong[-1])
+    found = _led(body, options) or _framing_line(body, options) or _opening(body, options)
+    if found is None and len(set(weak)) == 1:
+        return _settled(weak[0])
+    return found
 
 
-def _plain(text: str) -> str:
-    return text.strip(" .\n\t").casefold()
+def _settled(said: str | None) -> str | None:
+    return said or None
 
 
-def _known(letter: str, letters: str) -> str | None:
-    return letter.upper() if letter.upper() in letters else None
+def _known(letter: str, letters: str) -> str:
+    return letter.upper() if letter.upper() in letters else _UNSETTLED
 
 
-def _is_choice(found: re.Match[str], body: str) -> bool:
-    """A lower-case letter, or an article before another word ("the answer is a red car"), is no choice."""
-    letter, rest = found.group(2), body[found.end() :]
-    return letter.isupper() and not (letter == "A" and re.match(r"\s+[a-z]", rest))
+def _marks(body: str, options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What the marks of a text say: those that give an answer, and those that only mention an option."""
+    strong, weak = [], []
+    for mark in _MARK.finditer(body):
+        tail = body[mark.end() : mark.end() + _TAIL_CHARACTERS].partition("\n")[0]
+        word, linked = mark.group(1).lower(), mark.group(2) is not None
+        said, rest = _letter_said(tail, letters_of(options))
+        if said is None and linked:
+            said = _named(tail, options)
+        if said is None:
+            continue
+        if word in ("option", "choice", "letter") and not linked and not _JUDGED_RIGHT.match(rest):
+            if not _NEGATED.search(rest[:40]):
+                weak.append(said)
+        else:
+            strong.append(said)
+    return strong, weak
+
+
+def _letter_said(tail: str, letters: str) -> tuple[str | None, str]:
+    """The letter that a tail begins with, and what follows it; None where it begins with none, or with an article."""
+    if whole := _WHOLE.fullmatch(tail):
+        return _known(whole.group(1), letters), ""
+    found = _LETTER.match(tail)
+    if not found or not found.group(1).isupper():
+        return None, tail
+    letter, rest = found.group(1), tail[found.end() :]
+    if letter in "AI" and _ARTICLE.match(rest):
+        return None, tail
+    second = _SECOND.match(rest)
+    if second and second.group(1) in letters and second.group(1) != letter and not second.group(2):
+        return _UNSETTLED, rest
+    return _known(letter, letters), rest
+
+
+def _named(text: str, options: Sequence[str]) -> str | None:
+    """The letter of the one option whose text occurs in a short text that negates nothing."""
+    rest, found = normalise(text), []
+    for option, letter in sorted(zip(options, letters_of(options), strict=True), key=lambda pair: -len(pair[0])):
+        without = re.sub(rf"(?<!\w){re.escape(normalise(option))}(?!\w)", " ", rest)
+        if without != rest:
+            rest, found = without, [*found, letter]
+    if not found or _NEGATED.search(rest):
+        return None
+    return found[0] if len(found) == 1 else _UNSETTLED
+
+
+def _led(body: str, options: Sequence[str]) -> str | None:
+    """A text that opens with "B." or "(B)" and has no other line led so, unless another option's text follows."""
+    opening = _LED.match(body)
+    if not opening or len({found.group(1) for found in _LED.finditer(body)}) > 1:
+        return None
+    letter = _known(opening.group(1), letters_of(options))
+    opened = _begun(body[opening.end() :], options)
+    return _settled(letter) if opened in (None, letter) else None
+
+
+def _framing_line(body: str, options: Sequence[str]) -> str | None:
+    """The letter that the first or the last line is, or whose option it equals, unless the two differ."""
+    lines = body.split("\n")
+    said = {letter for line in (lines[0], lines[-1]) for letter in _line_said(line, options)}
+    return said.pop() if len(said) == 1 else None
+
+
+def _line_said(line: str, options: Sequence[str]) -> Iterator[str]:
+    letters = letters_of(options)
+    if (whole := _WHOLE.fullmatch(line)) and (letter := _known(whole.group(1), letters)):
+        yield letter
+    plain = normalise(line)
+    same = [letter for letter, option in zip(letters, options, strict=True) if normalise(option) == plain]
+    if len(same) == 1:
+        yield same[0]
+
+
+def _begun(body: str, options: Sequence[str]) -> str | None:
+    """The letter of the longest option that a text begins with."""
+    plain = normalise(body[: _TAIL_CHARACTERS * 2])
+    begun = [
+        (len(option), letter)
+        for letter, option in zip(letters_of(options), options, strict=True)
+        if re.match(rf"{re.escape(normalise(option))}(?!\w)", plain)
+    ]
+    return max(begun)[1] if begun else None
+
+
+def _opening(body: str, options: Sequence[str]) -> str | None:
+    """A text that opens with an option's whole text, or with the yes or no of one option, and names no other."""
+    letters = letters_of(options)
+    if letter := _begun(body, options):
+        option = normalise(options[letters.index(letter)])
+        after = normalise(body)[len(option) :].lstrip(" *_\"'`")
+        return letter if after[:1] in (",", ".", ";", ":", "(") and _others_absent(after, options, letter) else None
+    if word := _YES_NO.match(body):
+        said = word.group(1).lower()
+        same = [
+            letter for letter, option in zip(letters, options, strict=True) if re.match(rf"{said}\b", normalise(option))
+        ]
+        return same[0] if len(same) == 1 else None
+    return None
+
+
+def _others_absent(text: str, options: Sequence[str], letter: str) -> bool:
+    others = [option for other, option in zip(letters_of(options), options, strict=True) if other != letter]
+    return not any(re.search(rf"(?<!\w){re.escape(normalise(option))}(?!\w)", text) for option in others)
