@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_gen.command_line import UsageError
-from data_gen.records import RecordError
-from eval.engines import Engine, RandomEngine, ReplayEngine
+from eval.engines import Engine, RandomEngine
 from eval.hf_engine import HfEngine
-from eval.runner import PREDICTIONS_FILE, RUN_FILE, checkpoint_digest, file_digest, read_facts
+from eval.replay import open_replayed
+from eval.runner import PREDICTIONS_FILE, checkpoint_digest
 from rewards.boxes import CoordinateFrame
 
 DEFAULT_STYLE = "located"
@@ -114,19 +114,16 @@ def _open_random(options: EngineOptions) -> ChosenEngine:
 
 def _open_replay(options: EngineOptions) -> ChosenEngine:
     """Stored outputs are in the frame and style of their run, which its folder tells; elsewhere in original pixels."""
-    path = Path(str(options.replay))
-    path = path / PREDICTIONS_FILE if path.is_dir() else path
-    if not path.is_file():
-        raise RecordError(f"no predictions at {path}; --replay takes a predictions.jsonl or its run folder")
-    facts = read_facts(path.parent) if (path.parent / RUN_FILE).exists() else None
+    replayed = open_replayed(Path(str(options.replay)))
+    facts = replayed.facts
     return ChosenEngine(
-        engine=ReplayEngine.from_file(path),
+        engine=replayed.engine,
         kind="replay",
         frame=_frame(options, facts.frame if facts else CoordinateFrame()),
-        style=options.prompt_style or (facts.prompt_style if facts else DEFAULT_STYLE),
-        model=facts.model if facts else path.name,
+        style=options.prompt_style or replayed.style or DEFAULT_STYLE,
+        model=facts.model if facts else f"{Path(str(options.replay)).name} ({replayed.format} outputs)",
         label=default_label(options),
-        identity={"model": f"outputs {file_digest(path)}"},
+        identity={"model": f"outputs {replayed.digest}"},
         tiny=facts.tiny if facts else False,
     )
 

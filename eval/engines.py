@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from data_gen.command_line import UsageError
-from data_gen.records import iterate_rows
 from rewards.boxes import Size
 
 # Batches are cut out of so many batches' worth of neighbouring requests, sorted by length; their images stay decoded.
@@ -67,32 +65,6 @@ class RandomEngine:
             return rng.choice(request.options)
         width, height = request.frame_size
         return f"[{rng.randrange(width)}, {rng.randrange(height)}]"
-
-
-@dataclass(frozen=True)
-class ReplayEngine:
-    """Stored outputs, by question id."""
-
-    stored: Mapping[str, Reply]
-
-    @classmethod
-    def from_file(cls, path: Path) -> ReplayEngine:
-        """Outputs of a `predictions.jsonl`. Raises RecordError on a bad line, UsageError on missing fields."""
-        stored = {}
-        for number, row in iterate_rows(path):
-            if not (isinstance(row.get("id"), str) and isinstance(row.get("output"), str)):
-                raise UsageError(f"{path}, line {number}: a prediction needs the texts `id` and `output`")
-            if row["id"] in stored:
-                raise UsageError(f"{path}, line {number}: the id {row['id']!r} was there before")
-            tokens = row.get("tokens")
-            stored[row["id"]] = Reply(row["id"], row["output"], tokens if isinstance(tokens, int) else 0)
-        return cls(stored)
-
-    def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
-        """The stored output of every request; an empty one where there is none, which then counts as wrong."""
-        for request in requests:
-            if request.id not in done:
-                yield self.stored.get(request.id, Reply(request.id, ""))
 
 
 def by_image(requests: Sequence[Request]) -> list[Request]:

@@ -14,7 +14,8 @@ from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST, image_root
 from eval.arguments import save_config
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
-from eval.engines import ReplayEngine, Request
+from eval.engines import Request
+from eval.replay import ReplayEngine
 from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
 
 # Options that count something; None is no choice.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from eval.arguments import parse_config
 from eval.choose_engine import ChosenEngine
 from eval.engines import Reply, Request
 from eval.metrics import Outcome, assess, reasons_of, summarise
+from eval.replay import ReplayEngine, limit_of_run
 from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
 from eval.session import (
     EvalConfig,
@@ -72,11 +73,14 @@ def evaluate(config: SurdsConfig) -> Summary:
     """Ask, grade, summarise and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
     data = data_path(config.data, BUILD_COMMAND)
     check_engine(config)
-    questions = chosen_questions(read_questions(data), config.limit)
+    there = read_questions(data)
+    if config.replay and config.limit is None:
+        config = replace(config, limit=limit_of_run(Path(config.replay)))
+    questions = chosen_questions(there, config.limit)
     root = picture_root(data, config)
     if looks(config):
         check_images(questions, root)
-    session = open_session(config, data)
+    session = with_ids(open_session(config, data), there)
     check_replayed(session.chosen, [question.id for question in questions])
     requests = [make_request(question, root, session.chosen) for question in questions]
     rows = [question_to_row(question) for question in questions]
@@ -102,6 +106,22 @@ def chosen_questions(questions: Sequence[Question], limit: int | None) -> list[Q
         taken.setdefault(members[0].task, []).append(name)
     kept = {name for names in taken.values() for name in names[:limit]}
     return [question for question in questions if question.unit in kept]
+
+
+def with_ids(session: Session, questions: Sequence[Question]) -> Session:
+    """The session with replayed outputs under the ids of their questions; says what they are, and how many are of none.
+
+    Raises UsageError for an output whose place no question has.
+    """
+    engine = session.chosen.engine
+    if not isinstance(engine, ReplayEngine):
+        return session
+    engine = engine.matched(questions)
+    of_none = engine.stored.keys() - {question.id for question in questions}
+    print(f"replaying {len(engine.stored)} outputs of {session.chosen.model}", file=sys.stderr)
+    if of_none:
+        print(f"{len(of_none)} outputs are of no question in {session.data}, such as {min(of_none)}", file=sys.stderr)
+    return replace(session, chosen=replace(session.chosen, engine=engine))
 
 
 def make_request(question: Question, root: Path, chosen: ChosenEngine) -> Request:

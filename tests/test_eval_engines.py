@@ -9,11 +9,10 @@ import pytest
 from PIL import Image
 from small_questions import SIZE, write_small_set
 
-from data_gen.command_line import UsageError
 from data_gen.images import open_rgb
 from data_gen.prompts import prompt_text
 from data_gen.records import RecordError, read_questions
-from eval.engines import ReplayEngine, Request, windows
+from eval.engines import Request, windows
 from eval.hf_engine import HfEngine, cut_at_end
 from eval.surds import main
 from rewards.boxes import CoordinateFrame
@@ -62,16 +61,6 @@ def test_an_image_of_another_size_or_no_image_is_named(tmp_path: Path) -> None:
     for name in ("cut.jpg", "text.jpg"):
         with pytest.raises(RecordError, match=name):
             open_rgb(tmp_path / name, (64, 64))
-
-
-def test_a_replay_file_without_outputs_or_with_a_repeated_id_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "stored.jsonl"
-    path.write_text('{"id": "a", "output": "x"}\n{"id": "a", "output": "y"}\n')
-    with pytest.raises(UsageError, match="line 2: the id 'a' was there before"):
-        ReplayEngine.from_file(path)
-    path.write_text('{"id": "a", "text": "x"}\n')
-    with pytest.raises(UsageError, match="line 1: a prediction needs"):
-        ReplayEngine.from_file(path)
 
 
 def test_the_tiny_model_answers_alike_alone_in_batches_and_resumed(tmp_path: Path) -> None:
