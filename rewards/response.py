@@ -36,6 +36,7 @@ _CORNER_BOX = rf"(?:[\[(]\s*)?{_POINT}\s*(?:,\s*|to\s+)?{_POINT}(?:\s*[\])])?"
 _ANY_BOX = re.compile(f"{_FLAT_BOX}|{_CORNER_BOX}")
 _NUMBERS = rf"\s*({_NUMBER}(?:{_GAP}{_NUMBER})*)\s*"
 _WHOLE_LIST = re.compile(rf"\[{_NUMBERS}\]|\({_NUMBERS}\)")
+_WHOLE_NUMBER = re.compile(rf"{_NUMBER}(?:[eE][-+]?\d+)?")
 # A number as Python's own syntax has it: no leading zeros in a whole one, blanks after the sign.
 _PYTHON_NUMBER = re.compile(r"([-+]?)[ \t\n\r\f]*((?:0+|[1-9][0-9]*)|[0-9]+\.[0-9]*|\.[0-9]+)")
 _SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>|<(?:pad|eos|bos|unk)>")
@@ -147,11 +148,31 @@ def read_boxes(text: str, size: Size | None = None) -> tuple[tuple[NamedBox, ...
 
 def read_point(answer: str) -> tuple[float, float] | None:
     """The point that a whole answer is: one list of two numbers, or of four (a box: its centre); else None."""
-    found = _WHOLE_LIST.fullmatch(unicodedata.normalize("NFKC", answer).strip())
+    numbers = whole_list(answer)
+    return _point_of(numbers) if numbers else None
+
+
+def whole_list(text: str) -> list[float] | None:
+    """The finite numbers of the one list in [] or () that a whole text is, else None."""
+    found = _WHOLE_LIST.fullmatch(unicodedata.normalize("NFKC", text).strip())
     if not found:
         return None
     numbers = [float(number) for number in (found.group(1) or found.group(2)).split(",")]
-    return _point_of(numbers) if all(map(math.isfinite, numbers)) else None
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def whole_number(text: str) -> float | None:
+    """The finite number that a whole text is, else None; with an exponent, without words such as nan."""
+    found = _WHOLE_NUMBER.fullmatch(unicodedata.normalize("NFKC", text).strip())
+    number = float(found[0]) if found else math.inf
+    return number if math.isfinite(number) else None
+
+
+def between(text: str, start: str, end: str) -> str | None:
+    """What stands between the first `start` and the next `end`, stripped; None where one of them is missing."""
+    _, opening, rest = text.partition(start)
+    part, closing, _ = rest.partition(end)
+    return part.strip() if opening and closing else None
 
 
 def first_number_list(answer: str) -> list[float] | None:
@@ -210,9 +231,7 @@ def _point_of(numbers: list[float]) -> tuple[float, float] | None:
 
 
 def _first_part(text: str, tag: str) -> str | None:
-    _, opening, rest = text.partition(f"<{tag}>")
-    part, closing, _ = rest.partition(f"</{tag}>")
-    return part.strip() if opening and closing else None
+    return between(text, f"<{tag}>", f"</{tag}>")
 
 
 def _think_part(text: str) -> str | None:

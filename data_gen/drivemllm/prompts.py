@@ -60,17 +60,43 @@ _FRAMES = {
     "thousand": "Count x from 0 to 1000 over the width, to the right, and y from 0 to 1000 over the height, down.",
 }
 
+_EXAMPLES = "How such questions about other images, which are not shown, are answered:"
+_AFTER_EXAMPLES = "Now the question about the image that is shown:"
+
 
 def question_text(kind: str, names: Sequence[str]) -> str:
     """The bare question of a kind about the named objects (names without article)."""
     return _QUESTIONS[kind].format(*names)
 
 
-def prompt_text(kind: str, question: str, frame: CoordinateFrame, image_size: Size) -> str:
-    """The text that follows the image: question, what is meant, the frame of coordinates, the form of the answer."""
-    lines = [question, _NOTES[kind]]
+def prompt_text(
+    kind: str,
+    question: str,
+    frame: CoordinateFrame,
+    image_size: Size,
+    examples: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The text that follows the image: question, what is meant, the frame of coordinates, the form of the answer.
+
+    examples: questions of this kind with their answers, shown ahead of it.
+    """
+    lines = [*_example_lines(examples), question, _NOTES[kind]]
     if kind in ("xy", "box"):
         width, height = frame.size(image_size)
         lines.append(_FRAMES[frame.kind].format(width=width, height=height))
-    lines.append(f"Write the answer in this form: {ANSWER_START}{_FORMS[kind]}{ANSWER_END}")
+    lines.append(f"Write the answer in this form: {marked(_FORMS[kind])}")
     return "\n".join(lines)
+
+
+def marked(answer: str) -> str:
+    """An answer between the benchmark's markers."""
+    return f"{ANSWER_START}{answer}{ANSWER_END}"
+
+
+def _example_lines(examples: Sequence[tuple[str, str]]) -> list[str]:
+    if not examples:
+        return []
+    lines = [_EXAMPLES]
+    for question, answer in examples:
+        lines += [f"Question: {question}", f"Answer: {marked(answer)}"]
+    return [*lines, "", _AFTER_EXAMPLES]

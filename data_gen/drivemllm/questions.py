@@ -101,11 +101,14 @@ def published_questions(
         for index, image in enumerate(images):
             if len(image.objects) >= facts.objects:
                 drawn = rng.sample(range(len(image.objects)), facts.objects)
-                by_task[facts.task].append(_question(kind, index, image, drawn, source))
+                by_task[facts.task].append(question_about(kind, index, image, drawn, source))
     return [question for questions in by_task.values() for question in questions]
 
 
-def _question(kind: str, index: int, image: DriveMLLMImage, drawn: Sequence[int], source: str) -> DriveMLLMQuestion:
+def question_about(
+    kind: str, index: int, image: DriveMLLMImage, drawn: Sequence[int], source: str
+) -> DriveMLLMQuestion:
+    """The question of a kind about the image of this index; `drawn`: which of its objects, in the order of asking."""
     objects = tuple(image.objects[place] for place in drawn)
     task = KINDS[kind].task
     options = {"left_right": tuple(item.name for item in image.objects), "front_behind": YES_NO}
