@@ -1,0 +1,88 @@
+"""What a DriveMLLM run is about: its options, its questions, and the engine that answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from data_gen.command_line import UsageError
+from data_gen.drivemllm.records import DriveMLLMQuestion, read_images, read_questions
+from data_gen.public_metadata import METADATA
+from data_gen.records import iterate_rows
+from eval.drivemllm_random import RandomAnswers
+from eval.drivemllm_replay import Published, is_published, read_published
+from eval.replay import ReplayEngine
+from eval.session import EvalConfig, Session, open_session, option
+
+BUILD_COMMAND = "python data_gen/build_drivemllm.py --nuscenes DIR --out data/drivemllm"
+DEFAULT_SHOTS = 1
+STYLES = {0: "0-shot", 1: "1-shot", 5: "5-shot"}
+
+
+@dataclass(frozen=True)
+class DriveMLLMConfig(EvalConfig):
+    """Options of an evaluation on DriveMLLM."""
+
+    scoring: Literal["official", "paper"] = option(
+        "official", "The main scoring: of the published code, or by the paper's equations; both are computed and shown."
+    )
+    shots: Literal[0, 1, 5] | None = option(
+        None, "Worked examples in a prompt, as text; by default 1, the paper's final setting, or those of the replay."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prompt_style is not None:
+            raise UsageError("--prompt-style is for SURDS: DriveMLLM has a prompt of its own; choose --shots 0, 1 or 5")
+
+
+def load_questions(config: DriveMLLMConfig, data: Path) -> tuple[list[DriveMLLMQuestion], Published | None]:
+    """The questions of the file, or with a folder of published outputs those that were asked there, and the outputs.
+
+    Raises UsageError for questions of another benchmark.
+    """
+    _, first = next(iter(iterate_rows(data)), (0, {"kind": ""}))
+    if "kind" not in first:
+        raise UsageError(f"{data} holds no DriveMLLM questions (SURDS questions go to eval/surds.py); build some with: "
+                         f"{BUILD_COMMAND}")  # fmt: skip
+    questions = read_questions(data)
+    if config.replay is None or not is_published(Path(config.replay)):
+        return questions, None
+    images = read_images(data.parent / METADATA)
+    published = read_published(Path(config.replay), images, questions[0].source)
+    return published.questions, published
+
+
+def chosen_questions(questions: Sequence[DriveMLLMQuestion], limit: int | None) -> list[DriveMLLMQuestion]:
+    """The questions of the first `limit` units of every task, in file order."""
+    if limit is None:
+        return list(questions)
+    units: dict[str, dict[str, None]] = {}
+    for question in questions:
+        units.setdefault(question.task, {})[question.unit_id] = None
+    kept = {(task, unit) for task, names in units.items() for unit in list(names)[:limit]}
+    return [question for question in questions if (question.task, question.unit_id) in kept]
+
+
+def open_run(
+    config: DriveMLLMConfig, data: Path, questions: Sequence[DriveMLLMQuestion], published: Published | None
+) -> Session:
+    """A session with DriveMLLM's own guesser or published outputs as the engine; its style is the number of shots."""
+    if published:
+        folder = Path(str(config.replay)).resolve()
+        label = config.label or f"replay-{folder.parent.name}-{folder.name}"
+        session = open_session(replace(config, engine="random", label=label), data)
+        chosen = replace(
+            session.chosen, engine=ReplayEngine(published.stored), kind="replay", model=folder.name,
+            identity={"model": f"outputs {published.digest}", "published": "prompts of the published code"},
+            style="unknown shots" if published.shots is None else STYLES[published.shots],
+        )  # fmt: skip
+        return replace(session, chosen=chosen)
+    session = open_session(config, data)
+    chosen = session.chosen
+    if chosen.kind == "random":
+        chosen = replace(chosen, engine=RandomAnswers({q.id: q for q in questions}, chosen.frame, config.seed))
+    replayed = config.shots is None and chosen.style in STYLES.values()
+    return replace(session, chosen=chosen if replayed else replace(chosen, style=STYLES[config.shots or DEFAULT_SHOTS]))
