@@ -1,85 +1,129 @@
-"""Pictures for the report: a fixed random choice of questions, their images, and what each run drew and said."""
+"""Pictures for the report: units that all runs fail, units on which runs differ most, and some at random.
+
+A unit is what is scored at once: a mirrored pair of questions, or a single question.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.floors import Unit, units_of
 from data_gen.pages import Picture, load_picture
 from data_gen.records import Question
-from rewards.boxes import Box, CoordinateFrame
-from rewards.grading import TASKS
+from eval.finished_run import FinishedRun
+from rewards.boxes import Box
+from rewards.grading import TASKS, unit_score
 from rewards.response import read_point
 
-PER_TASK = 4
+PER_KIND = 2
 CHOICE_SEED = 0
+KINDS = ("failed", "differ", "random")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What one run made of a question; boxes and point in original pixels. score: of the single question, 0..1."""
+    """What a run answered to one question. score: of that question alone, 0..1. point: in original pixels."""
 
-    run: int
     answer: str | None
     score: float
     reasons: tuple[str, ...]
     output: str
-    boxes: tuple[tuple[str, Box], ...]
     point_xy_px: tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
+class Panel:
+    """What a run made of a unit. run: its place. boxes: (name, corners in original pixels), each once."""
+
+    run: int
+    score: float
+    boxes: tuple[tuple[str, Box], ...]
+    answers: tuple[Shown, ...]
+
+
+@dataclass(frozen=True)
 class Card:
-    """One question of the gallery with its picture and the runs' answers."""
+    """One unit of the gallery, and why it is there: `failed` by all runs, runs `differ`, or drawn at `random`."""
 
-    question: Question
+    name: str
+    kind: str
+    questions: tuple[Question, ...]
     picture: Picture
-    shown: tuple[Shown, ...]
+    panels: tuple[Panel, ...]
 
 
-def choose(questions: Sequence[Question], known: set[str]) -> list[Question]:
-    """Some questions of every task whose ids are in `known`, drawn at random, the same ones every time."""
-    rng = random.Random(CHOICE_SEED)
-    chosen = []
-    for task in TASKS:
-        there = [question for question in questions if question.task == task and question.id in known]
-        chosen += rng.sample(there, min(PER_TASK, len(there)))
-    return chosen
+def make_cards(questions: Sequence[Question], root: Path, runs: Mapping[int, FinishedRun]) -> list[Card]:
+    """Cards task by task. questions: as all of the runs were asked them. root: folder of the images. runs: by place.
 
-
-def make_cards(
-    questions: Sequence[Question],
-    root: Path,
-    predictions: Sequence[dict[str, dict[str, Any]]],
-    frames: Sequence[CoordinateFrame],
-    scorings: Sequence[str],
-) -> list[Card]:
-    """A card per chosen question. predictions, frames, scorings: one item per run, predictions by question id."""
-    known = set.intersection(*(set(rows) for rows in predictions)) if predictions else set()
+    Raises RecordError when an image file is none of the recorded size.
+    """
+    scores_of = [run.question_scores for run in runs.values()]
+    units = units_of(questions)
+    scores = {name: [_score(unit, known) for known in scores_of] for name, unit in units.items()}
     pictures: dict[str, Picture] = {}
     cards = []
-    for question in choose(questions, known):
-        if question.image not in pictures:
-            pictures[question.image] = load_picture(root / question.image, question.image_size, f"image{len(pictures)}")
-        shown = tuple(
-            _shown(run, rows[question.id], question, frame, scoring)
-            for run, (rows, frame, scoring) in enumerate(zip(predictions, frames, scorings, strict=True))
+    for name, kind in choose(units, scores):
+        unit = units[name]
+        image = unit[0].image
+        if image not in pictures:
+            pictures[image] = load_picture(root / image, unit[0].image_size, f"image{len(pictures)}")
+        panels = tuple(
+            _panel(place, run, unit, score) for (place, run), score in zip(runs.items(), scores[name], strict=True)
         )
-        cards.append(Card(question, pictures[question.image], shown))
+        cards.append(Card(name, kind, tuple(unit), pictures[image], panels))
     return cards
 
 
-def _shown(run: int, row: dict[str, Any], question: Question, frame: CoordinateFrame, scoring: str) -> Shown:
+def choose(units: Mapping[str, Unit], scores: Mapping[str, Sequence[float]]) -> list[tuple[str, str]]:
+    """(unit, kind) of some units of every task, ties broken at random, the same ones every time; none twice.
+
+    scores: of each unit, one per run.
+    """
+    rng = random.Random(CHOICE_SEED)
+    chosen: list[tuple[str, str]] = []
+    for task in TASKS:
+        left = [name for name, unit in units.items() if unit[0].task == task]
+        rng.shuffle(left)
+        for kind in KINDS:
+            taken = _of_kind(kind, left, scores)
+            chosen += [(name, kind) for name in taken]
+            left = [name for name in left if name not in taken]
+    return chosen
+
+
+def _of_kind(kind: str, names: Sequence[str], scores: Mapping[str, Sequence[float]]) -> list[str]:
+    def gap(name: str) -> float:
+        return max(scores[name]) - min(scores[name])
+
+    wanted: dict[str, Callable[[], list[str]]] = {
+        "failed": lambda: [name for name in names if max(scores[name]) == 0],
+        "differ": lambda: sorted((name for name in names if gap(name) > 0), key=gap, reverse=True),
+        "random": lambda: list(names),
+    }
+    return wanted[kind]()[:PER_KIND]
+
+
+def _score(unit: Unit, known: Mapping[str, float]) -> float:
+    return unit_score(unit[0].task, [known[question.id] for question in unit])
+
+
+def _panel(place: int, run: FinishedRun, unit: Unit, score: float) -> Panel:
+    rows = [run.predictions[question.id] for question in unit]
+    boxes = dict.fromkeys((item["name"], tuple(item["bbox"])) for row in rows for item in row["boxes"])
+    answers = tuple(_shown(run, question, row) for question, row in zip(unit, rows, strict=True))
+    return Panel(place, score, tuple(boxes), answers)
+
+
+def _shown(run: FinishedRun, question: Question, row: dict[str, Any]) -> Shown:
     point = read_point(row["answer"] or "") if question.task == "pixel" else None
     return Shown(
-        run=run,
         answer=row["answer"],
-        score=row["score"][scoring],
+        score=row["score"][run.summary.scoring],
         reasons=tuple(row["reasons"]),
         output=row["output"],
-        boxes=tuple((item["name"], tuple(item["bbox"])) for item in row["boxes"]),  # type: ignore[misc]
-        point_xy_px=frame.to_original(point, question.image_size) if point else None,
+        point_xy_px=run.facts.frame.to_original(point, question.image_size) if point else None,
     )
