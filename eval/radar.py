@@ -125,8 +125,8 @@ def _labels(words: Sequence[str], shapes: Sequence[Sequence[Point]], taken: list
     lines = [point for shape in shapes for point in _along(shape)]
     labels: list[Text] = []
     for text, shape in zip(words, shapes, strict=True):
-        places = [Text(text, place) for place in _beside(shape)]
-        best = min(places, key=lambda label: _covered(label.box, lines, taken))
+        places = [(far, Text(text, place)) for far, place in _beside(shape)]
+        _, best = min(places, key=lambda place: place[0] + _covered(place[1].box, lines, taken))
         labels.append(best)
         taken = [*taken, best.box]
     return labels
@@ -142,17 +142,17 @@ def _along(shape: Sequence[Point]) -> list[Point]:
     ]
 
 
-def _beside(shape: Sequence[Point]) -> list[Point]:
-    """Where a name may stand: outside, then inside, of corners and the middles of sides."""
+def _beside(shape: Sequence[Point]) -> list[tuple[float, Point]]:
+    """Where a name may stand, and how little one likes it: just outside corners and sides, inside, or farther out."""
     anchors = _along(shape)[:: _STEPS // 2]
-    return [_pushed(anchor, way) for way in (1.0, 1.9, -1.0) for anchor in anchors]
+    return [(far, _pushed(anchor, way)) for far, way in ((0.0, 1.0), (1.0, -1.0), (3.0, 1.9)) for anchor in anchors]
 
 
 def _pushed(point: Point, way: float) -> Point:
     """A point moved away from the centre (way > 0) by about a line, more sideways than up as texts are wide."""
     x, y = point[0] - CENTRE[0], point[1] - CENTRE[1]
     length = math.hypot(x, y) or 1.0
-    return point[0] + way * 3.2 * _GAP * x / length, point[1] + way * _GAP * y / length
+    return point[0] + way * 2.6 * _GAP * x / length, point[1] + way * _GAP * y / length
 
 
 def _covered(box: Box, lines: Sequence[Point], taken: Sequence[Box]) -> float:
