@@ -113,7 +113,7 @@ def _letter_said(tail: str, letters: str) -> tuple[str | None, str]:
 
 def _named(text: str, options: Sequence[str]) -> str | None:
     """The letter of the one option whose text occurs in a short text that negates nothing."""
-    rest, found = normalise(text), []
+    rest, found = normalise(text), list[str]()
     for option, letter in sorted(zip(options, letters_of(options), strict=True), key=lambda pair: -len(pair[0])):
         without = re.sub(rf"(?<!\w){re.escape(normalise(option))}(?!\w)", " ", rest)
         if without != rest:
