@@ -27,7 +27,7 @@ def write_sample(folder: Path, seed: int) -> tuple[Path, Path]:
     for number in range(RIDES):
         rng = random.Random(f"{seed}-ride-{number}")
         rule = (ALLOWING if number % 2 else FORBIDDING)[rng.randrange(2) if number % 2 else 0]
-        strips = _strips(rng, shared=rule == ALLOWING[1])
+        strips = _strips(rng, rule)
         things = _things(rng, strips, rule)
         for frame in range(2):
             boxed = _boxed(things, frame * STEP_M)
@@ -44,10 +44,13 @@ def write_sample(folder: Path, seed: int) -> tuple[Path, Path]:
     return folder / "annotations.jsonl", folder / "photos"
 
 
-def _strips(rng: random.Random, shared: bool) -> tuple[Strip, ...]:
-    """Footpath, cycle lane and road, the path on the left or on the right; a shared path has no footpath beside it."""
-    path_m = [] if shared else [("pedestrians", rng.uniform(1.6, 2.2))]
-    order = [*path_m, ("bicycle", rng.uniform(1.6, 2.2)), ("cars", rng.uniform(4.5, 5.5))]
+def _strips(rng: random.Random, rule: str) -> tuple[Strip, ...]:
+    """Lanes from one side to the other, the one that the rule is about outermost; either way round.
+
+    No cycling: footpath, cycle lane, road. Cyclists only: cycle lane, road, footpath. Shared: path, road.
+    """
+    foot, cycle, road = ("pedestrians", rng.uniform(1.6, 2.2)), ("bicycle", rng.uniform(1.6, 2.2)), ("cars", 5.0)
+    order = {"no cycling": [foot, cycle, road], "lane for cyclists only": [cycle, road, foot]}.get(rule, [cycle, road])
     if rng.random() < 0.5:
         order.reverse()
     ridden = next(index for index, (use, _) in enumerate(order) if use == "bicycle")
@@ -64,7 +67,7 @@ def _things(rng: random.Random, strips: tuple[Strip, ...], rule: str) -> tuple[S
     left_m, right_m = strips[0].left_m - 0.5, strips[-1].right_m + 0.5
     road = next(strip for strip in strips if strip.use == "cars")
     others = rng.sample([label for label in SIGN_FACES if label not in (*ALLOWING, *FORBIDDING)], 2)
-    ride_side_m = left_m if strips[-1].use == "cars" else right_m
+    ride_side_m = left_m if strips[0].use == _ruled(rule) else right_m
     far_side_m = right_m if ride_side_m == left_m else left_m
     outwards_m = 2.2 if ride_side_m == right_m else -2.2
     signs = [
@@ -96,7 +99,12 @@ def _boxed(things: tuple[Standing, ...], camera_z_m: float) -> dict[Standing, Th
     return boxed
 
 
+def _ruled(rule: str) -> str:
+    """Which lane the rule is about."""
+    return "bicycle" if rule in ALLOWING else "pedestrians"
+
+
 def _lanes(strips: tuple[Strip, ...], rule: str) -> tuple[Lane, ...]:
-    """The lanes with what the sign at the cycle lane makes of it."""
-    allowed = {"bicycle": rule in ALLOWING}
+    """The lanes with what the sign says of the one it stands at."""
+    allowed = {_ruled(rule): rule in ALLOWING}
     return tuple(Lane(polygon_of(strip), strip.use, allowed.get(strip.use)) for strip in strips)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
@@ -28,17 +27,17 @@ def spatial_understanding(photo: Photo, size: Size, dealer: Dealer) -> Iterator[
     beside = next((pair for pair in pairs if _side_by_side(pair, size)), None)
     behind = next((pair for pair in pairs if _one_nearer(pair)), None)
     if beside:
-        yield _of_two("further to the left in the image than", sorted(beside, key=_centre_x), photo, dealer, rng)
+        yield _of_two("further to the left in the image than", sorted(beside, key=_centre_x), photo, dealer)
     if behind:
         nearer_first = sorted(behind, key=lambda thing: thing.depth_order or 0)
-        yield _of_two("nearer to the cyclist than", nearer_first, photo, dealer, rng)
+        yield _of_two("nearer to the cyclist than", nearer_first, photo, dealer)
     if not (beside or behind):
         yield Drop("SU", photo.image, "no_two_things_apart")
 
 
-def _of_two(relation: str, things: Sequence[Thing], photo: Photo, dealer: Dealer, rng: random.Random) -> Draft:
+def _of_two(relation: str, things: Sequence[Thing], photo: Photo, dealer: Dealer) -> Draft:
     """A question whose answer is that the first thing stands in the relation to the second."""
-    numbers = rng.sample((1, 2), 2)
+    numbers = (2, 1) if dealer.place("SU number", 2) else (1, 2)
     boxes = [box for _, box in sorted(zip(numbers, (thing.box for thing in things), strict=True))]
     regions = tuple(Region(box, f"<{n}>", colour) for n, box, colour in zip((1, 2), boxes, PAIR_COLOURS, strict=True))
     true, false = (f"What is in <{a}> is {relation} what is in <{b}>" for a, b in (numbers, numbers[::-1]))
@@ -92,15 +91,16 @@ def lane_recognition(photo: Photo, size: Size, dealer: Dealer) -> Iterator[Made]
         reason = "fewer_than_two_lanes" if few else "too_many_lanes" if len(cycle_lanes) == 1 else "not_one_cycle_lane"
         yield Drop("LR", photo.image, reason)
         return
-    lanes = rng.sample(photo.lanes, len(photo.lanes))
-    names = [f"Lane {number}" for number in range(len(lanes))]
+    others = [lane for lane in photo.lanes if lane is not cycle_lanes[0]]
+    number = dealer.place("LR number", len(photo.lanes))
+    lanes = [*(shuffled := rng.sample(others, len(others)))[:number], cycle_lanes[0], *shuffled[number:]]
+    names = [f"Lane {index}" for index in range(len(lanes))]
     shaded = tuple(
         Shaded(lane.polygon, name, colour) for lane, name, colour in zip(lanes, names, COLOURS, strict=False)
     )
-    truth = names[next(index for index, lane in enumerate(lanes) if lane.use == CYCLE_LANE)]
-    others = [name for name in names if name != truth]
+    wrong = [name for name in names if name != names[number]]
     place = dealer.place("LR", len(names))
-    choices = with_truth_at(place, truth, rng.sample(others, len(others)))
+    choices = with_truth_at(place, names[number], rng.sample(wrong, len(wrong)))
     question = "The lanes are shaded and numbered. Which of them is the lane for the cyclist?"
     yield Draft("LR", (photo.image,), question, choices, place, lanes=shaded)
 
