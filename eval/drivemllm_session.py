@@ -84,5 +84,7 @@ def open_run(
     chosen = session.chosen
     if chosen.kind == "random":
         chosen = replace(chosen, engine=RandomAnswers({q.id: q for q in questions}, chosen.frame, config.seed))
-    replayed = config.shots is None and chosen.style in STYLES.values()
-    return replace(session, chosen=chosen if replayed else replace(chosen, style=STYLES[config.shots or DEFAULT_SHOTS]))
+    if config.shots is None and chosen.style in STYLES.values():  # of the run that is replayed
+        return replace(session, chosen=chosen)
+    shots = DEFAULT_SHOTS if config.shots is None else config.shots
+    return replace(session, chosen=replace(chosen, style=STYLES[shots]))
