@@ -2,7 +2,8 @@
 
 Each file holds rows of `dataset_index` (of the image) and `output`; the files in the order of their names are the kinds
 of questions. `inference_sample_index.json` tells, per file and image, which objects were named and in which order, null
-where the image has too few.
+where the image has too few. Boxes are read as written: of Gemini, which writes y first and thousandths, the published
+code turns them beforehand, and so must who replays its files.
 """
 
 from __future__ import annotations
