@@ -7,7 +7,7 @@ right; the score of a run is the plain mean of the tasks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -111,20 +111,33 @@ def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame,
     )
 
 
-def summarise(outcomes: Sequence[Outcome], scoring: str, seed: int = 0) -> Figures:
-    """The figures of a run; `seed` draws the bootstrap samples and the guesses of the random run."""
-    questions = [outcome.question for outcome in outcomes]
-    sums = sum_by_image(questions, {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes})
+Floors = Mapping[str, dict[str, float]]
+
+
+def floors_of(questions: Sequence[Question], seed: int = 0) -> Floors:
+    """Task -> its floors on these questions, `random_run` being what `--engine random` scores with this seed."""
+    by_task: dict[str, list[list[Question]]] = {}
+    for unit in units_of(questions).values():
+        by_task.setdefault(unit[0].task, []).append(unit)
     guessed = sum_by_image(questions, random_scores(questions, seed)).means
+    return {task: {**task_floors(task, units), "random_run": guessed[task]} for task, units in by_task.items()}
+
+
+def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: int = 0) -> Figures:
+    """The figures of a run; `floors` are those of its questions, `seed` draws the bootstrap samples."""
+    sums = sum_by_image(
+        [outcome.question for outcome in outcomes],
+        {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes},
+    )
     per_task, overall = bootstrap_intervals(sums.sums, sums.counts, seed)
-    units = _by_task(units_of(questions).values())
     rows: dict[str, list[Outcome]] = {task: [] for task in sums.tasks}
     for outcome in outcomes:
         rows[outcome.question.task].append(outcome)
-    figures = {}
-    for task, interval in zip(sums.tasks, per_task, strict=True):
-        floors = {**task_floors(task, units[task]), "random_run": guessed[task]}
-        figures[task] = _task_figures(rows[task], scoring, sums.means[task], len(units[task]), interval, floors)
+    units = sums.counts.sum(axis=0).astype(int).tolist()
+    figures = {
+        task: _task_figures(rows[task], scoring, sums.means[task], count, interval, floors[task])
+        for task, count, interval in zip(sums.tasks, units, per_task, strict=True)
+    }
     return Figures(
         score=fmean(sums.means.values()),
         ci95=overall,
@@ -182,13 +195,6 @@ def random_scores(questions: Sequence[Question], seed: int) -> dict[str, float]:
     truths = {question.id: question.truth for question in questions}
     replies = RandomEngine(seed).replies(requests)
     return {reply.id: grade_text(reply.output, truths[reply.id], frame).score for reply in replies}
-
-
-def _by_task(units: Iterable[list[Question]]) -> dict[str, list[list[Question]]]:
-    found: dict[str, list[list[Question]]] = {}
-    for unit in units:
-        found.setdefault(unit[0].task, []).append(unit)
-    return found
 
 
 def _task_figures(

@@ -10,16 +10,38 @@ from data_gen.command_line import UsageError, read_options
 from data_gen.floors import units_of
 from data_gen.records import Question
 from eval.engines import Reply, Request
-from eval.replay_formats import OURS, Place, StoredOutput, output_files, read_outputs
+from eval.replay_formats import (
+    EVALSCOPE,
+    LMMS_EVAL,
+    OURS,
+    PUBLISHED,
+    VLMEVALKIT,
+    Place,
+    StoredOutput,
+    output_files,
+    read_outputs,
+)
 from eval.runner import CONFIG_FILE, RUN_FILE, RunFacts, digest, file_digest, read_facts
+
+# evalscope asks in the official wording, as the published outputs were asked.
+_PROMPTS = {
+    PUBLISHED: "official (published outputs)",
+    EVALSCOPE: "official (evalscope outputs)",
+    LMMS_EVAL: "unknown (lmms-eval outputs)",
+    VLMEVALKIT: "unknown (VLMEvalKit outputs)",
+}
 
 
 @dataclass(frozen=True)
 class ReplayEngine:
-    """Stored outputs by question id; `placed` holds those that only tell the place of their question."""
+    """Stored outputs by question id; `placed` holds those that only tell the place of their question.
+
+    prompts: whose wording they answer, as in RunFacts; empty where nothing tells it.
+    """
 
     stored: Mapping[str, Reply]
     placed: Mapping[Place, StoredOutput] = field(default_factory=dict)
+    prompts: str = ""
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """The stored output of every request; an empty one where there is none, which then counts as wrong."""
@@ -44,7 +66,7 @@ class ReplayEngine:
             if name in stored:
                 raise UsageError(f"{item.where}: the question {name!r} was answered before")
             stored[name] = Reply(name, item.output, item.tokens)
-        return ReplayEngine(stored)
+        return ReplayEngine(stored, prompts=self.prompts)
 
 
 @dataclass(frozen=True)
@@ -78,7 +100,9 @@ def open_replayed(path: Path) -> Replayed:
         else:
             placed[item.question] = item
     whole = file_digest(files[0]) if len(files) == 1 else digest(" ".join(f"{f.name} {file_digest(f)}" for f in files))
-    return Replayed(ReplayEngine(stored, placed), kind, whole, _facts(files[0]))
+    facts = _facts(files[0])
+    prompts = facts.prompts if facts else _PROMPTS.get(kind, "")
+    return Replayed(ReplayEngine(stored, placed, prompts), kind, whole, facts)
 
 
 def limit_of_run(path: Path) -> int | None:

@@ -33,7 +33,10 @@ _SAMPLED_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run folder is about. `identity` holds what two runs must share for their predictions to be one run's."""
+    """What a run folder is about. `identity` holds what two runs must share for their predictions to be one run's.
+
+    prompts: whose wording was asked: `own`, `templates SHA`, or of replayed outputs `official (...)`, `unknown (...)`.
+    """
 
     benchmark: str
     label: str
@@ -45,6 +48,7 @@ class RunFacts:
     data: str
     image_root: str
     identity: dict[str, str] = field(default_factory=dict)
+    prompts: str = "own"
 
     @property
     def fingerprint(self) -> str:

@@ -157,10 +157,11 @@ def begin(
     root: Path,
     rows: Sequence[dict[str, Any]],
     requests: Sequence[Request],
+    prompts_of: str = "own",
 ) -> RunFacts:
     """Make the folder ready and write into it what the run is about: questions (as `rows`), prompts, engine, options.
 
-    Raises UsageError when the folder holds another run.
+    prompts_of: whose wording the prompts are, as in RunFacts. Raises UsageError when the folder holds another run.
     """
     session.folder.prepare()
     chosen = session.chosen
@@ -182,6 +183,7 @@ def begin(
             "prompts": f"{chosen.style} {prompts}",
             "frame": str(chosen.frame),
         },
+        prompts=prompts_of,
     )
     claim_folder(session.out, facts)
     save_config(config, session.out / CONFIG_FILE)

@@ -9,6 +9,7 @@ import msgspec
 
 from data_gen.command_line import UsageError
 from eval.metrics import SCORING_VERSION, Figures, Interval, TaskFigures
+from eval.published import OWN_PROMPTS, Published, published_beside
 from eval.runner import SUMMARY_FILE, RunFacts
 
 SYNTHETIC_NOTE = "synthetic world: rendered scenes, not comparable with results on nuScenes"
@@ -20,7 +21,8 @@ class Summary:
     """The scores of a run, fractions, under its main scoring; `other_scorings` holds the rest in short.
 
     source: where the questions come from (`real`, `synthetic`, `metadata`; several joined by `+`).
-    other_scorings: scoring -> task or `score` -> score.
+    other_scorings: scoring -> task or `score` -> score. prompts: `own`, `templates SHA`, `official (...)` or
+    `unknown (...)`. published: the paper's rows, with what keeps them from being held against the run.
     """
 
     benchmark: str
@@ -43,6 +45,8 @@ class Summary:
     prompt_style: str
     asked: str
     fingerprint: str
+    prompts: str = OWN_PROMPTS
+    published: Published | None = None
 
 
 def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str) -> Summary:
@@ -52,6 +56,7 @@ def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], s
         for name, figures in figures_of.items()
         if name != scoring
     }
+    units = {task: item.units for task, item in figures_of[scoring].tasks.items()}
     return Summary(
         benchmark=facts.benchmark,
         source=source,
@@ -65,6 +70,8 @@ def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], s
         prompt_style=facts.prompt_style,
         asked=facts.identity.get("questions", ""),
         fingerprint=facts.fingerprint,
+        prompts=facts.prompts,
+        published=published_beside(facts.prompts, source, facts.benchmark, units),
         **vars(figures_of[scoring]),
     )
 

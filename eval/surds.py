@@ -21,10 +21,12 @@ from data_gen.floors import units_of
 from data_gen.images import check_images
 from data_gen.prompts import prompt_of
 from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
+from data_gen.templates import Templates, read_templates
 from eval.arguments import parse_config
 from eval.choose_engine import ChosenEngine
 from eval.engines import Reply, Request
-from eval.metrics import Outcome, assess, reasons_of, summarise
+from eval.metrics import Outcome, assess, floors_of, reasons_of, summarise
+from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine, limit_of_run
 from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
 from eval.session import (
@@ -33,8 +35,8 @@ from eval.session import (
     begin,
     check_engine,
     check_replayed,
+    checks_images,
     data_path,
-    looks,
     open_session,
     option,
     picture_root,
@@ -53,6 +55,9 @@ class SurdsConfig(EvalConfig):
 
     scoring: Literal["strict", "official"] = option(
         "strict", "The main scoring; both are computed, and the other one is shown where it differs."
+    )
+    prompts: str | None = option(
+        None, "Folder of the official prompt templates, a .txt file a task; without it the prompts are our own."
     )
 
 
@@ -73,20 +78,22 @@ def evaluate(config: SurdsConfig) -> Summary:
     """Ask, grade, summarise and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
     data = data_path(config.data, BUILD_COMMAND)
     check_engine(config)
+    templates = read_templates(Path(config.prompts)) if config.prompts else None
     there = read_questions(data)
-    if config.replay and config.limit is None:
-        config = replace(config, limit=limit_of_run(Path(config.replay)))
+    config = completed(config, there)
     questions = chosen_questions(there, config.limit)
     root = picture_root(data, config)
-    if looks(config):
+    if checks_images(config):
         check_images(questions, root)
     session = with_ids(open_session(config, data), there)
     check_replayed(session.chosen, [question.id for question in questions])
-    requests = [make_request(question, root, session.chosen) for question in questions]
+    requests = [make_request(question, root, session.chosen, templates) for question in questions]
     rows = [question_to_row(question) for question in questions]
-    facts = begin(session, config, benchmark_of(questions), root, rows, requests)
+    prompts = whose_prompts(session.chosen, questions, templates)
+    facts = begin(session, config, benchmark_of(questions), root, rows, requests, prompts)
     outcomes = answer(session, questions, requests)
-    figures_of = {scoring: summarise(outcomes, scoring, config.seed) for scoring in SCORINGS}
+    floors = floors_of(questions, config.seed)
+    figures_of = {scoring: summarise(outcomes, scoring, floors, config.seed) for scoring in SCORINGS}
     source = "+".join(sorted({question.source for question in questions}))
     summary = make_summary(facts, source, figures_of, config.scoring)
     write_summary(summary, session.out)
@@ -94,6 +101,27 @@ def evaluate(config: SurdsConfig) -> Summary:
 
     write_report([session.out], session.out / REPORT_FILE)
     return summary
+
+
+def completed(config: SurdsConfig, questions: Sequence[Question]) -> SurdsConfig:
+    """The options with what follows from others: a replayed run's limit, the style that outside templates ask for."""
+    if config.replay:
+        return config if config.limit else replace(config, limit=limit_of_run(Path(config.replay)))
+    outside = config.prompts or all(question.prompt for question in questions)
+    return replace(config, prompt_style=config.prompt_style or "reasoning") if outside else config
+
+
+def whose_prompts(chosen: ChosenEngine, questions: Sequence[Question], templates: Templates | None) -> str:
+    """Whose wording the outputs answer: `own`, `templates SHA`, or what is known of replayed outputs."""
+    if isinstance(chosen.engine, ReplayEngine) and chosen.engine.prompts:
+        return chosen.engine.prompts
+    if templates:
+        return f"templates {templates.digest[:16]}"
+    given = [question.prompt for question in questions if question.prompt]
+    if not given:
+        return OWN_PROMPTS
+    name = f"templates of the question file {digest(chr(10).join(given))}"
+    return name if len(given) == len(questions) else f"{OWN_PROMPTS} and {name}"
 
 
 def chosen_questions(questions: Sequence[Question], limit: int | None) -> list[Question]:
@@ -124,10 +152,10 @@ def with_ids(session: Session, questions: Sequence[Question]) -> Session:
     return replace(session, chosen=replace(session.chosen, engine=engine))
 
 
-def make_request(question: Question, root: Path, chosen: ChosenEngine) -> Request:
-    """A question as the engine gets it."""
+def make_request(question: Question, root: Path, chosen: ChosenEngine, templates: Templates | None = None) -> Request:
+    """A question as the engine gets it, in the words of `templates` if there are some."""
     size = question.image_size
-    text = prompt_of(question, chosen.frame, chosen.style)
+    text = templates.prompt(question) if templates else prompt_of(question, chosen.frame, chosen.style)
     files = (root / question.image,)
     return Request(question.id, text, files, (size,), question.options, chosen.frame.size(size))
 

@@ -9,6 +9,17 @@ from eval.metrics import Interval, TaskFigures
 from eval.summary import Summary, notes
 from rewards.grading import TASKS
 
+PUBLISHED_SCORING = "official"
+_FLOOR_HEADS = {"independent": "random", "random_run": "random run", "honest": "honest floor"}
+_OTHER_FLOORS = {
+    "self_consistent": "self-consistent guess",
+    "constant_position": "constant position",
+    "constant_text": "constant text",
+    "widest_option": "widest range",
+    "best_rank": "best of nearest, middle, farthest",
+    "constant_point": "constant point",
+}
+
 
 def with_interval(value: float | None, ci95: Interval) -> str:
     """`12.3 [8.1, 16.9]`, or a dash."""
@@ -18,15 +29,41 @@ def with_interval(value: float | None, ci95: Interval) -> str:
 
 
 def run_table(summary: Summary) -> str:
-    """One run: a line per task with its rates and floors."""
-    head = ["task", "score", "units", "valid", "acc. if valid", "single", "random", "honest floor", "formed", "loc"]
+    """One run: a line per task with its rates and floors; below them the published rows, marked as such."""
+    head = ["task", "score", "units", "valid", "acc. if valid", "single", *_FLOOR_HEADS.values(), "formed", "loc"]
     rows = [[task, *_task_cells(figures)] for task, figures in summary.tasks.items()]
-    floors = [percent(summary.floors[name]) for name in ("independent", "honest")]
+    floors = [percent(summary.floors.get(name)) for name in _FLOOR_HEADS]
     last = [percent(summary.well_formed), percent(summary.loc)]
     score = with_interval(summary.score, summary.ci95)
     rows.append(["Score", score, str(summary.questions) + " q.", "", "", "", *floors, *last])
     title = f"{summary.benchmark.upper()}  {summary.label}  ({summary.scoring} scoring, {summary.prompt_style} prompt)"
-    return "\n".join([title, *aligned([head, *rows]), *footnotes([summary])])
+    table = [title, *aligned([head, *rows]), *other_floors(summary), *footnotes([summary])]
+    return "\n".join([*table, *published_table(summary)])
+
+
+def published_table(summary: Summary) -> list[str]:
+    """The run among the rows of the paper, each marked as published, and as not comparable where it is not."""
+    if summary.published is None:
+        return []
+    marks = ", ".join(summary.published.caveats)
+    mark = f"published; {marks}, not comparable" if marks else "published"
+    rows = [["", *TASKS, "Score", "table", ""]]
+    own = {task: figures.score for task, figures in summary.tasks.items()} | {"score": summary.score}
+    own = own if summary.scoring == PUBLISHED_SCORING else summary.other_scorings.get(PUBLISHED_SCORING, {})
+    rows.append([summary.label, *_two_decimals(own), "", f"this run, {PUBLISHED_SCORING} scoring"])
+    for row in summary.published.rows:
+        rows.append([row.model, *_two_decimals(row.scores), ", ".join(map(str, row.tables)), mark])
+    return ["", summary.published.source, *aligned(rows)]
+
+
+def other_floors(summary: Summary) -> list[str]:
+    """What the table has no column for, a line a task: constant answers, the widest range, one rank, the best point."""
+    lines = ["Other floors on these questions:"]
+    for task, figures in summary.tasks.items():
+        named = [f"{title} {percent(figures.floors[name])}" for name, title in _OTHER_FLOORS.items()
+                 if name in figures.floors]  # fmt: skip
+        lines.append(f"  {task}: {', '.join(named)}")
+    return lines
 
 
 def runs_table(summaries: Sequence[Summary], width: int = 200) -> str:
@@ -48,7 +85,10 @@ def runs_table(summaries: Sequence[Summary], width: int = 200) -> str:
 
 def footnotes(summaries: Sequence[Summary]) -> list[str]:
     """Lines that qualify the numbers, and the scores under the other scoring where they differ."""
-    lines = ["Percent; [95 % interval over images]. Score: the plain mean of the tasks."]
+    lines = [
+        "Percent; [95 % interval: bootstrap over images; where all of them score alike, what so many can miss]. "
+        "Score: the plain mean of the tasks."
+    ]
     missing = [task for task in TASKS if any(task not in summary.tasks for summary in summaries)]
     if missing:
         lines.append(f"No questions for {', '.join(missing)}: the Score is the mean of the other tasks only.")
@@ -65,6 +105,11 @@ def differs(summary: Summary, scores: dict[str, float]) -> bool:
     return any(abs(scores[task] - figures.score) > 1e-9 for task, figures in summary.tasks.items())
 
 
+def _two_decimals(scores: dict[str, float]) -> list[str]:
+    """Scores of the tasks and the overall one as they are published."""
+    return [f"{100 * scores[name]:.2f}" if name in scores else NONE for name in (*TASKS, "score")]
+
+
 def _task_cells(figures: TaskFigures) -> list[str]:
     return [
         with_interval(figures.score, figures.ci95),
@@ -72,8 +117,7 @@ def _task_cells(figures: TaskFigures) -> list[str]:
         percent(figures.valid_rate),
         percent(figures.valid_accuracy),
         percent(figures.single_question),
-        percent(figures.floors["independent"]),
-        percent(figures.floors["honest"]),
+        *(percent(figures.floors.get(name)) for name in _FLOOR_HEADS),
         percent(figures.well_formed),
         percent(figures.loc),
     ]
