@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import msgspec
 
@@ -225,10 +226,10 @@ def _table(path: Path) -> list[dict[str, str]]:
         if path.suffix == ".tsv":
             frame = pandas.read_csv(path, sep="\t", **options)
         else:
-            frame = pandas.read_excel(path, **options)
+            frame = pandas.read_excel(path, engine="openpyxl", **options)
     except ImportError as error:
         raise UsageError(f"{path}: Excel files are read by openpyxl: pip install openpyxl, or save a .tsv") from error
-    except ValueError as error:  # of pandas' parser, too
+    except (ValueError, KeyError, BadZipFile) as error:  # of both parsers
         raise UsageError(f"{path} is no table: {error}") from error
     return frame.to_dict("records")
 
