@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_gen.command_line import UsageError
-from eval.engines import Engine, RandomEngine
+from eval.engines import Engine, RandomEngine, SkippingEngine
 from eval.hf_engine import HfEngine
 from eval.replay import open_replayed
 from eval.runner import PREDICTIONS_FILE, checkpoint_digest
 from rewards.boxes import CoordinateFrame
 
 DEFAULT_STYLE = "located"
+# Engines that do not open the images.
+BLIND = ("random", "replay")
+# The engine that an option stands for when no engine is named.
+IMPLIED_BY = {"replay": "replay", "hf": "ckpt", "openai": "endpoint"}
+NEEDS = {"hf": ("ckpt",), "vllm": ("ckpt",), "openai": ("endpoint", "endpoint_model"), "replay": ("replay",)}
+MEANING = {
+    "ckpt": "DIR_OR_HUB_ID (or: tiny)",
+    "endpoint": "http://HOST:PORT/v1",
+    "endpoint_model": "NAME, as the server calls the model",
+    "replay": "FILE, a predictions.jsonl or the run folder that holds one",
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class EngineOptions:
     endpoint: str | None = None
     endpoint_model: str | None = None
     concurrency: int = 16
-    timeout_s: int = 600
+    timeout_s: int = 120
     tensor_parallel: int = 1
 
 
@@ -52,31 +64,45 @@ class ChosenEngine:
 
 def engine_kind(options: EngineOptions) -> str:
     """The engine asked for or implied. Raises UsageError when its own option is missing."""
-    kind = options.engine or ("replay" if options.replay else "hf" if options.ckpt else None)
+    implied = [kind for kind, name in IMPLIED_BY.items() if getattr(options, name)]
+    kind = options.engine or (implied[0] if implied else None)
     if kind is None:
-        raise UsageError("no model: give --ckpt DIR_OR_HUB_ID (or: tiny), --engine random, or --replay RUN_FOLDER")
-    if kind == "hf" and not options.ckpt:
-        raise UsageError("the engine hf needs --ckpt DIR_OR_HUB_ID (or: tiny)")
-    if kind == "replay" and not options.replay:
-        raise UsageError("the engine replay needs --replay FILE, a predictions.jsonl or the run folder that holds one")
+        raise UsageError(
+            "no model: give --ckpt DIR_OR_HUB_ID (or: tiny), --endpoint URL with --endpoint-model NAME, "
+            "--engine random, or --replay RUN_FOLDER"
+        )
+    for name in NEEDS.get(kind, ()):
+        if not getattr(options, name):
+            raise UsageError(f"the engine {kind} needs --{name.replace('_', '-')} {MEANING[name]}")
     return kind
 
 
 def default_label(options: EngineOptions) -> str:
-    """A short name for the run: of the checkpoint, of the replayed run, or `random`."""
+    """A short name for the run: of the checkpoint, of the served model, of the replayed run, or `random`."""
     kind = engine_kind(options)
     if kind == "random":
         return "random"
-    path = Path(str(options.ckpt if kind == "hf" else options.replay))
+    if kind == "openai":
+        return Path(str(options.endpoint_model)).name
+    path = Path(str(options.replay if kind == "replay" else options.ckpt))
     if path.name.startswith("checkpoint-") or path.name == PREDICTIONS_FILE:
-        path = path.parent / f"{path.parent.name}-{path.name}" if kind == "hf" else path.parent
+        path = path.parent if kind == "replay" else path.parent / f"{path.parent.name}-{path.name}"
     name = path.resolve().name if path.exists() else path.name
-    return name if kind == "hf" else f"replay-{name}"
+    return f"replay-{name}" if kind == "replay" else name
 
 
 def open_engine(options: EngineOptions) -> ChosenEngine:
     """Load the engine. Raises UsageError, also for a checkpoint that cannot be loaded, and RecordError."""
-    return {"hf": _open_hf, "random": _open_random, "replay": _open_replay}[engine_kind(options)](options)
+    chosen = {
+        "hf": _open_hf,
+        "vllm": _open_vllm,
+        "openai": _open_openai,
+        "random": _open_random,
+        "replay": _open_replay,
+    }[engine_kind(options)](options)
+    if options.on_missing == "skip" and chosen.kind not in BLIND:
+        return replace(chosen, engine=SkippingEngine(chosen.engine))
+    return chosen
 
 
 def _open_hf(options: EngineOptions) -> ChosenEngine:
@@ -95,8 +121,50 @@ def _open_hf(options: EngineOptions) -> ChosenEngine:
         style=options.prompt_style or DEFAULT_STYLE,
         model=name,
         label=default_label(options),
-        identity={"model": model, "decoding": f"greedy, at most {options.max_new_tokens} tokens"},
+        identity={"model": model, "decoding": _decoding(options)},
         tiny=loaded.tiny,
+    )
+
+
+def _open_openai(options: EngineOptions) -> ChosenEngine:
+    from data_gen.chat import ChatClient
+    from eval.chat_engine import ChatEngine
+
+    name = str(options.endpoint_model)
+    urls = [url.strip() for url in str(options.endpoint).split(",") if url.strip()]
+    client = ChatClient(urls, name, timeout_s=options.timeout_s)
+    client.check()
+    if not options.frame:
+        print(f"openai: coordinates of {name} are read as pixels of the original image; --frame says otherwise",
+              file=sys.stderr)  # fmt: skip
+    return ChosenEngine(
+        engine=ChatEngine(client, options.max_new_tokens, options.concurrency),
+        kind="openai",
+        frame=_frame(options, CoordinateFrame()),
+        style=options.prompt_style or DEFAULT_STYLE,
+        model=name,
+        label=default_label(options),
+        identity={"model": f"{name}, served", "decoding": _decoding(options)},
+    )
+
+
+def _open_vllm(options: EngineOptions) -> ChosenEngine:
+    from eval.vllm_engine import VllmEngine, load_vllm, read_checkpoint
+    from training.model import resolve_name
+
+    name = str(options.ckpt)
+    path = resolve_name(name)
+    llm = load_vllm(path, options.tensor_parallel)
+    processor, frame, tiny = read_checkpoint(path, options.frame, options.max_pixels)
+    return ChosenEngine(
+        engine=VllmEngine(llm, processor, frame, options.max_new_tokens),
+        kind="vllm",
+        frame=frame,
+        style=options.prompt_style or DEFAULT_STYLE,
+        model=name,
+        label=default_label(options),
+        identity={"model": f"{name} {checkpoint_digest(path)}", "decoding": _decoding(options)},
+        tiny=tiny,
     )
 
 
@@ -126,6 +194,10 @@ def _open_replay(options: EngineOptions) -> ChosenEngine:
         identity={"model": f"outputs {replayed.digest}"},
         tiny=facts.tiny if facts else False,
     )
+
+
+def _decoding(options: EngineOptions) -> str:
+    return f"greedy, at most {options.max_new_tokens} tokens"
 
 
 def _frame(options: EngineOptions, default: CoordinateFrame) -> CoordinateFrame:

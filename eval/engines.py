@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from data_gen.images import UnreadableImageError, open_rgb
 from rewards.boxes import Size
 
 # Batches are cut out of so many batches' worth of neighbouring requests, sorted by length; their images stay decoded.
@@ -65,6 +67,41 @@ class RandomEngine:
             return rng.choice(request.options)
         width, height = request.frame_size
         return f"[{rng.randrange(width)}, {rng.randrange(height)}]"
+
+
+@dataclass(frozen=True)
+class SkippingEngine:
+    """An engine that is not asked about images that are not there or cannot be read; such questions stay unanswered."""
+
+    engine: Engine
+
+    def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
+        """An empty reply for every question about such an image, and those of the engine.
+
+        Every image is decoded once beforehand, so that its engine meets none. Raises RecordError for an image of
+        another size: then files and questions do not belong together.
+        """
+        left = [request for request in requests if request.id not in done]
+        sizes = {path: size for request in left for path, size in zip(request.images, request.sizes, strict=True)}
+        reasons = {path: reason for path, size in sizes.items() if (reason := _why_not(path, size))}
+        skipped = [request.id for request in left if not reasons.keys().isdisjoint(request.images)]
+        if skipped:
+            first = next(iter(reasons.values()))
+            print(f"{len(reasons)} of {len(sizes)} images cannot be shown; the {len(skipped)} questions about them "
+                  f"count as unanswered. The first: {first}", file=sys.stderr)  # fmt: skip
+        yield from (Reply(name, "") for name in skipped)
+        yield from self.engine.replies(requests, {*done, *skipped})
+
+
+def _why_not(path: Path, size: Size) -> str:
+    """Why an image cannot be shown; empty when it can."""
+    if not path.is_file():
+        return f"no image {path}"
+    try:
+        open_rgb(path, size)
+    except UnreadableImageError as error:
+        return str(error)
+    return ""
 
 
 def by_image(requests: Sequence[Request]) -> list[Request]:

@@ -45,7 +45,7 @@ class EvalConfig:
     endpoint: str | None = option(None, "URL[,URL]: OpenAI-compatible servers of one model, used in turn (openai).")
     endpoint_model: str | None = option(None, "The servers' name of the model (openai).")
     concurrency: int = option(16, "Questions in flight at a time (openai).")
-    timeout_s: int = option(600, "Seconds to wait for a reply before asking again (openai).")
+    timeout_s: int = option(120, "Seconds to wait for a reply before asking again (openai).")
     tensor_parallel: int = option(1, "GPUs that share one copy of the model (vllm).")
     replay: str | None = option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
     prompt_style: Literal["located", "reasoning", "direct"] | None = option(

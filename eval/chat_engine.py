@@ -1,0 +1,107 @@
+"""The engine `openai`: a model behind one or several OpenAI-compatible servers, many questions in flight."""
+
+from __future__ import annotations
+
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+
+from PIL import Image
+
+from data_gen.chat import ChatClient, Message
+from data_gen.images import open_rgb
+from eval.engines import Reply, Request, by_image
+from rewards.boxes import Size
+
+_EXIF_ORIENTATION = 0x0112
+SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
+
+
+@dataclass(frozen=True)
+class ChatEngine:
+    """Greedy decoding by a server, which has its own pixel budget and chat template."""
+
+    client: ChatClient
+    max_new_tokens: int = 512
+    concurrency: int = 16
+
+    def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
+        """Replies question by question, image by image, for servers that keep a prefix.
+
+        Raises ChatError for a server that refuses or stays silent, RecordError for an image that cannot be read.
+        """
+        left = (request for request in by_image(requests) if request.id not in done)
+        try:
+            yield from as_they_come(ThreadPoolExecutor(self.concurrency), self._ask, left, 2 * self.concurrency)
+        finally:
+            if report := self.client.retry_report():
+                print(f"openai: {report}", file=sys.stderr)
+
+    def _ask(self, request: Request) -> Reply:
+        # Images are encoded here, in the thread that sends them: never more in memory than questions in flight.
+        reply = self.client.ask(request.id, [message_of(request)], temperature=0, max_tokens=self.max_new_tokens)
+        return Reply(request.id, reply.text, reply.tokens)
+
+
+def as_they_come(
+    threads: ThreadPoolExecutor, ask: Callable[[Request], Reply], requests: Iterable[Request], ahead: int
+) -> Iterator[Reply]:
+    """The reply to every request as soon as it is there; at most `ahead` requests are taken and unanswered.
+
+    After the first failure no request is sent any more; replies still on their way are handed out, then it is raised.
+    """
+    waiting: set[Future[Reply]] = set()
+    failed: list[Future[Reply]] = []
+    left = iter(requests)
+    try:
+        while True:
+            waiting |= {threads.submit(ask, request) for request in islice(left, ahead - len(waiting))}
+            if not waiting:
+                break
+            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in finished if future.exception() is None)
+            failed += [future for future in finished if future.exception() is not None]
+            if failed:
+                left = iter(())
+                waiting = {future for future in waiting if not future.cancel()}
+    finally:
+        threads.shutdown(cancel_futures=True)
+    if failed:
+        failed[0].result()
+
+
+def message_of(request: Request) -> Message:
+    """A question as a user's message: its images in order as data URIs, then the text."""
+    urls = [data_uri(path, size) for path, size in zip(request.images, request.sizes, strict=True)]
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return {"role": "user", "content": [*images, {"type": "text", "text": request.prompt}]}
+
+
+def data_uri(path: Path, size: Size) -> str:
+    """An image for a server: the file itself if any program shows it alike, else its upright RGB pixels as PNG.
+
+    Raises RecordError when it cannot be read or is not of `size`.
+    """
+    opened = open_rgb(path, size)  # also of a file that is sent as it is: a server would be vague about what is wrong
+    kind = _plain_kind(path)
+    if kind:
+        return _uri(kind, path.read_bytes())
+    buffer = BytesIO()
+    opened.save(buffer, "PNG")
+    return _uri("image/png", buffer.getvalue())
+
+
+def _plain_kind(path: Path) -> str | None:
+    """The media type of an RGB file that is stored upright, or None."""
+    with Image.open(path) as image:
+        upright = image.getexif().get(_EXIF_ORIENTATION, 1) == 1
+        return SENT_AS_THEY_ARE.get(str(image.format)) if upright and image.mode == "RGB" else None
+
+
+def _uri(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{b64encode(content).decode()}"

@@ -1,0 +1,108 @@
+"""The engine `vllm`: vLLM in this process, greedy, with its prefix cache; questions come image by image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data_gen.command_line import UsageError
+from data_gen.images import open_rgb
+from eval.engines import Reply, Request, by_image
+from eval.hf_engine import chat_text
+from rewards.boxes import CoordinateFrame, Size
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Requests handed over at a time: enough to keep a GPU busy; their images are in memory, their replies written together.
+CHUNK = 256
+INSTALL = 'pip install -e ".[vllm]"'
+
+
+@dataclass(frozen=True)
+class VllmEngine:
+    """vLLM with the chat texts and the resized pixels of the engine `hf`.
+
+    frame: its pixel budget is that of the checkpoint's processor, or a smaller one.
+    """
+
+    llm: Any
+    processor: Any
+    frame: CoordinateFrame
+    max_new_tokens: int = 512
+
+    def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
+        """Replies chunk by chunk. Raises RecordError for an image that cannot be read or has another size."""
+        from vllm import SamplingParams
+
+        greedy = SamplingParams(temperature=0, max_tokens=self.max_new_tokens)
+        left = [request for request in by_image(requests) if request.id not in done]
+        for start in range(0, len(left), CHUNK):
+            chunk = left[start : start + CHUNK]
+            asked = {path: size for request in chunk for path, size in zip(request.images, request.sizes, strict=True)}
+            images = {path: self._open(path, size) for path, size in asked.items()}
+            prompts = [
+                {
+                    "prompt": chat_text(self.processor, request),
+                    "multi_modal_data": {"image": [images[path] for path in request.images]},
+                }
+                for request in chunk
+            ]
+            outputs = self.llm.generate(prompts, greedy, use_tqdm=False)
+            yield from map(self._reply, chunk, outputs)
+
+    def _open(self, path: Path, size: Size) -> Image:
+        """An image in the size that the processor would give it: Pillow's pixels, as in training, not torchvision's."""
+        from PIL.Image import Resampling
+
+        return open_rgb(path, size).resize(replace(self.frame, kind="resized").size(size), Resampling.BICUBIC)
+
+    def _reply(self, request: Request, output: Any) -> Reply:
+        """The first choice with special tokens kept, for the parser to judge; its end token is none of the text."""
+        choice, tokenizer = output.outputs[0], self.processor.tokenizer
+        ids = list(choice.token_ids)
+        if choice.finish_reason == "stop":
+            ids = ids[:-1]
+        return Reply(request.id, tokenizer.decode(ids, skip_special_tokens=False), len(ids))
+
+
+def load_vllm(path: str, tensor_parallel: int) -> Any:
+    """vLLM's engine with the weights of a folder or hub id.
+
+    Raises UsageError when vLLM is not installed, for a LoRA adapter, and for what vLLM refuses.
+    """
+    if (Path(path) / "adapter_config.json").exists():
+        raise UsageError(f"{path} is a LoRA adapter; merge it first: python training/merge.py --help")
+    try:
+        from vllm import LLM
+    except ImportError as error:
+        raise UsageError(f"the engine vllm needs vLLM, in an environment of its own: {INSTALL} ({error})") from error
+    return LLM(model=path, tensor_parallel_size=tensor_parallel, enable_prefix_caching=True, seed=0)
+
+
+def read_checkpoint(path: str, frame_kind: str | None, max_pixels: int | None) -> tuple[Any, CoordinateFrame, bool]:
+    """The processor of a folder or hub id, the frame its model writes in, and whether it is a tiny one.
+
+    Raises UsageError for a pixel budget above the processor's own, to which vLLM would shrink images again.
+    """
+    from transformers import AutoConfig, AutoProcessor
+
+    from training.model import FRAME_FILE, FRAME_OF_FAMILY
+
+    processor = AutoProcessor.from_pretrained(path)
+    image, stored = processor.image_processor, Path(path) / FRAME_FILE
+    saved = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    kind = (
+        frame_kind or saved.get("kind") or FRAME_OF_FAMILY.get(AutoConfig.from_pretrained(path).model_type, "original")
+    )
+    least, most = image.size["shortest_edge"], image.size["longest_edge"]
+    if max_pixels and max_pixels > most:
+        raise UsageError(
+            f"--max-pixels: the processor of {path} allows {most}; raise it in its preprocessor_config.json"
+        )
+    budget = {"min_pixels": min(least, max_pixels or least), "max_pixels": max_pixels or most}
+    frame = CoordinateFrame(kind, **budget, factor=image.patch_size * image.merge_size)
+    return processor, frame, bool(saved.get("tiny"))
