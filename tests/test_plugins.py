@@ -81,8 +81,6 @@ def our_scores(data: Path, output_of: dict[str, str]) -> dict[str, float]:
     write_rows(stored, ({"id": name, "output": text, "tokens": 1} for name, text in output_of.items()))
     options = ["--data", str(data), "--replay", str(stored), "--out", str(out), "--prompt-style", "reasoning"]
     assert evaluate(options) == 0
-        evaluate(["--data", str(data), "--replay", str(stored), "--out", str(out), "--prompt-style", "reasoning"]) == 0
-    )
     summary = json.loads((out / "summary.json").read_text())
     return {**{task: figures["score"] for task, figures in summary["tasks"].items()}, "score": summary["score"]}
 
