@@ -74,7 +74,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 def _caveats(prompts: str, source: str, benchmark: str, units: dict[str, int]) -> list[str]:
     found = []
-    if prompts == OWN_PROMPTS:
+    if prompts.startswith(OWN_PROMPTS):
         found.append("own prompts")
     elif prompts.startswith("unknown"):
         found.append("unknown prompts")

@@ -45,15 +45,16 @@ def published_table(summary: Summary) -> list[str]:
     """The run among the rows of the paper, each marked as published, and as not comparable where it is not."""
     if summary.published is None:
         return []
-    marks = ", ".join(summary.published.caveats)
-    mark = f"published; {marks}, not comparable" if marks else "published"
+    caveats = summary.published.caveats
+    mark = f"published; {caveats[0]}, not comparable" if caveats else "published"
+    title = summary.published.source + (f" (not comparable with this run: {'; '.join(caveats)})" if caveats else "")
     rows = [["", *TASKS, "Score", "table", ""]]
     own = {task: figures.score for task, figures in summary.tasks.items()} | {"score": summary.score}
     own = own if summary.scoring == PUBLISHED_SCORING else summary.other_scorings.get(PUBLISHED_SCORING, {})
     rows.append([summary.label, *_two_decimals(own), "", f"this run, {PUBLISHED_SCORING} scoring"])
     for row in summary.published.rows:
         rows.append([row.model, *_two_decimals(row.scores), ", ".join(map(str, row.tables)), mark])
-    return ["", summary.published.source, *aligned(rows)]
+    return ["", title, *aligned(rows)]
 
 
 def other_floors(summary: Summary) -> list[str]:
