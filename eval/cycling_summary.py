@@ -117,7 +117,9 @@ def published() -> PublishedTable:
 
 def notes(summary: CyclingSummary) -> list[str]:
     """What a reader has to know before comparing the numbers."""
-    lines = ["published rows: the authors' items, prompts and parser; ours are our own, not comparable"]
+    theirs = {task: figures.items for task, figures in summary.tasks.items()} == published().questions
+    own = "own prompts and parser" if theirs else "own items, prompts and parser"
+    lines = [f"{own}: not comparable with the published rows"]
     if "synthetic" in summary.source:
         lines.append(SYNTHETIC)
     if summary.tiny:

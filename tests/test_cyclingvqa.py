@@ -1,0 +1,325 @@
+"""The evaluation on CyclingVQA: floors, figures, the judge, resume, two images, ranking, bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import ChatServer, serve, text_of
+from shared import need
+
+from data_gen.build_cyclingvqa import main as build
+from data_gen.cycling.records import TASKS, CyclingItem, item_to_row, read_items
+from data_gen.records import write_rows
+from eval.cycling_scores import RULE, Outcome, floors_of, summarise
+from eval.cycling_summary import published
+from eval.cyclingvqa import main
+from eval.engines import RandomEngine
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cycling") / "sample"
+    build(["--sample", "--out", str(out)])
+    return out
+
+
+def evaluate(*options: object) -> int:
+    return main([str(option) for option in options])
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+
+
+def write_outputs(path: Path, outputs: dict[str, str], tokens: int = 3) -> Path:
+    write_rows(path, ({"id": name, "output": text, "tokens": tokens} for name, text in outputs.items()))
+    return path
+
+
+def ordering_items(first: int, second: int) -> list[CyclingItem]:
+    """TO items, `first` of them with Image 1 as the earlier one."""
+    choices = ("Image 1", "Image 2")
+    letters = "A" * first + "B" * second
+    return [
+        CyclingItem(f"TO-{n}", "TO", (f"{n}a", f"{n}b"), "Which first?", choices, letter)
+        for n, letter in enumerate(letters)
+    ]
+
+
+# Figures
+
+
+def test_one_and_the_same_answer_scores_what_13_of_29_models_score() -> None:
+    items = ordering_items(57, 54)
+    floors = floors_of(items)
+    assert floors == {"chance": 0.5, "constant_letter": 57 / 111, "constant_text": 57 / 111}
+    always_a = summarise([Outcome(item, "A", 1, "A", RULE) for item in items])
+    figures = always_a.tasks["TO"]
+    assert figures.score == floors["constant_letter"] and round(100 * figures.score, 1) == 51.4
+    assert (figures.given, figures.right) == ({"A": 111}, {"A": 57, "B": 54})
+    other = summarise([Outcome(item, "B", 1, "B", RULE) for item in items])
+    assert round(100 * other.score, 1) == 48.6, "and the other letter scores what some others score"
+    models = [row for row in published().rows if row.model != "Random"]
+    assert (sum(row.scores["TO"] == 51.4 for row in models), len(models)) == (13, 29)
+
+
+def test_chance_follows_each_item_s_own_number_of_choices() -> None:
+    items = [
+        CyclingItem(f"RED-{n}", "RED", ("a",), "Which?", tuple(f"<{k}>" for k in range(1, n + 1)), "A")
+        for n in (2, 4, 8)
+    ]
+    assert floors_of(items)["chance"] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
+
+
+def test_plain_mean_and_micro_mean_and_what_counts() -> None:
+    lane = CyclingItem("LR-0", "LR", ("l",), "Which?", ("Lane 0", "Lane 1"), "A")
+    outcomes = [Outcome(item, "", 2, "A", RULE) for item in ordering_items(3, 0)]
+    outcomes += [Outcome(lane, "?", 6, None, "none")]
+    figures = summarise(outcomes)
+    assert (figures.score, figures.micro, figures.valid_rate, figures.mean_tokens) == (0.5, 0.75, 0.75, 3)
+    assert figures.tasks["LR"].given == {"none": 1} and figures.tasks["LR"].valid_accuracy is None
+    assert figures.read_by == {"rule": 3, "judge": 0, "none": 1}
+
+
+def test_intervals_draw_photographs_not_items() -> None:
+    item = CyclingItem("TSG-0", "TSG", ("0.jpg",), "Which?", ("<1>", "<2>"), "A", ("p0",))
+    items = [replace(item, id=f"TSG-{n}", images=(f"{n}.jpg",), photos=(f"p{n // 10}",)) for n in range(80)]
+    right = [n // 10 % 2 == 0 for n in range(80)]
+    together = summarise([Outcome(i, "", 0, "A" if ok else "B", RULE) for i, ok in zip(items, right, strict=True)])
+    alone = summarise(
+        [Outcome(replace(i, photos=()), "", 0, "A" if ok else "B", RULE) for i, ok in zip(items, right, strict=True)]
+    )
+    assert together.ci95 and alone.ci95 and together.score == alone.score
+    assert together.ci95[1] - together.ci95[0] > 2 * (alone.ci95[1] - alone.ci95[0])
+
+
+def test_published_rows_are_those_of_the_table() -> None:
+    table = json.loads(need("tables/cyclingvqa.json").read_text())
+    ours = {row.model: ([row.scores[task] for task in TASKS], row.mean, row.rank) for row in published().rows}
+    theirs = {
+        "Random" if row["model"].startswith("Random") else row["model"]: (
+            [row[task] for task in TASKS], row["Avg"], row["rank"]
+        )
+        for row in table["rows"]
+    }  # fmt: skip
+    assert ours == theirs and published().questions == table["questions"] and len(ours) == len(table["rows"])
+
+
+# Runs
+
+
+def test_perfect_answers_score_everything_whether_letter_or_text(data: Path, tmp_path: Path) -> None:
+    items = read_items(data)
+    texts = {item.id: item.answer if n % 3 else f"The answer is {item.answer_text}." for n, item in enumerate(items)}
+    outputs = write_outputs(tmp_path / "best.jsonl", texts)
+    assert evaluate("--data", data, "--replay", outputs, "--out", tmp_path / "run", "--label", "best") == 0
+    summary = summary_of(tmp_path / "run")
+    assert (summary["score"], summary["micro"], summary["valid_rate"], summary["mean_tokens"]) == (1, 1, 1, 3)
+    assert (summary["benchmark"], summary["source"], list(summary["tasks"])) == ("cyclingvqa", "synthetic", list(TASKS))
+    rows = rows_of(tmp_path / "run")
+    assert [row["id"] for row in rows] == [item.id for item in items]
+    assert {"id", "prompt", "output", "choice", "how", "score", "tokens"} == set(rows[0])
+
+
+def test_the_page_is_whole_escaped_and_says_what_the_numbers_are(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = {item.id: "<script>alert(1)</script> A" for item in read_items(data)}
+    given = write_outputs(tmp_path / "o.jsonl", outputs)
+    assert evaluate("--data", data, "--replay", given, "--out", tmp_path / "run") == 0
+    page, told = (tmp_path / "run" / "report.html").read_text(), capsys.readouterr().out
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page and "image not found" not in page
+    for text in (page, told):
+        assert "synthetic world" in text and "own items, prompts and parser" in text.replace("&#39;", "'")
+        assert "Qwen3-VL 8B Instruct 11/2025 (published)" in text and "--judge" in text
+    assert "http" not in page
+
+
+def test_a_constant_answer_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = write_outputs(tmp_path / "o.jsonl", {item.id: "A" for item in read_items(data)})
+    assert evaluate("--data", data, "--replay", given, "--out", tmp_path / "run") == 0
+    assert "TO: A is the answer to all 4 items" in capsys.readouterr().out
+    tasks = summary_of(tmp_path / "run")["tasks"]
+    assert all(tasks[task]["score"] <= tasks[task]["floors"]["constant_letter"] for task in TASKS)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 700])
+def test_a_killed_run_resumes_to_the_same_files_and_asks_nothing_twice(
+    cut: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--data", data, "--engine", "random", "--out", tmp_path / "run"]
+    assert evaluate(*options) == 0
+    predictions, summary = tmp_path / "run" / "predictions.jsonl", tmp_path / "run" / "summary.json"
+    whole, scores = predictions.read_bytes(), summary.read_bytes()
+    predictions.write_bytes(whole[:-cut])
+    summary.unlink()
+    asked: list[str] = []
+    replies = RandomEngine.replies
+
+    def counted(self: RandomEngine, requests: Any, done: Any = ()) -> Any:
+        for reply in replies(self, requests, done):
+            asked.append(reply.id)
+            yield reply
+
+    monkeypatch.setattr(RandomEngine, "replies", counted)
+    assert evaluate(*options) == 2, "a folder that is not empty needs --resume"
+    assert evaluate(*options, "--resume") == 0
+    assert (predictions.read_bytes(), summary.read_bytes()) == (whole, scores)
+    assert len(asked) == len(set(asked)) == whole.count(b"\n") - whole[:-cut].count(b"\n")
+
+
+def test_another_style_is_another_run_and_a_replay_keeps_its_style(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--data", data, "--engine", "random", "--out", tmp_path / "run", "--prompt-style", "cot"]
+    assert evaluate(*options) == 0
+    assert evaluate(*options[:-1], "reasoning", "--resume") == 2
+    assert "runs are not mixed" in capsys.readouterr().err
+    assert evaluate("--data", data, "--replay", tmp_path / "run", "--out", tmp_path / "again") == 0
+    assert summary_of(tmp_path / "again")["prompt_style"] == "cot"
+    assert rows_of(tmp_path / "again") == rows_of(tmp_path / "run")
+
+
+@pytest.mark.parametrize("style", ["standard", "reasoning"])
+def test_the_tiny_model_sees_one_or_two_images(style: str, data: Path, tmp_path: Path) -> None:
+    options = ["--data", data, "--ckpt", "tiny", "--limit", 1, "--max-new-tokens", 6, "--max-pixels", 20_000]
+    assert evaluate(*options, "--prompt-style", style, "--batch-size", 3, "--out", tmp_path / "run") == 0
+    rows = rows_of(tmp_path / "run")
+    assert len(rows) == len(TASKS) and all(0 < row["tokens"] <= 6 for row in rows)
+    assert summary_of(tmp_path / "run")["tiny"] and summary_of(tmp_path / "run")["tasks"]["TO"]["items"] == 1
+
+
+def test_foreign_items_beside_their_images_need_no_manifest(data: Path, tmp_path: Path) -> None:
+    rows = [
+        {name: value for name, value in item_to_row(item).items() if name not in ("photos", "source")}
+        for item in read_items(data)
+    ]
+    for row, item in zip(rows, read_items(data), strict=True):
+        row["answer"] = item.answer_text
+    write_rows(tmp_path / "theirs" / "TSG.jsonl", rows[:4])
+    write_rows(tmp_path / "theirs" / "other.jsonl", rows[4:])
+    options = ["--data", tmp_path / "theirs", "--images", data, "--ckpt", "tiny", "--limit", 1]
+    assert evaluate(*options, "--max-new-tokens", 2, "--max-pixels", 20_000, "--out", tmp_path / "run") == 0
+    assert summary_of(tmp_path / "run")["source"] == "real"
+
+
+# The judge
+
+
+def judged(data: Path, outputs: Path, server: ChatServer, out: Path, *more: object) -> int:
+    return evaluate(
+        "--data", data, "--replay", outputs, "--judge", server.url, "--judge-model", "m", "--out", out, *more
+    )
+
+
+def test_the_judge_reads_what_the_rules_leave_and_its_use_is_told(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = read_items(data)[:8]
+    texts = {item.id: item.answer for item in items[:4]}
+    texts |= {item.id: f"Hmm, I lean to {item.answer} somewhat, oddly" for item in items[4:6]}
+    texts |= {items[6].id: "I see a road and nothing else", items[7].id: ""}
+    write_rows(tmp_path / "items.jsonl", map(item_to_row, items))
+    outputs = write_outputs(tmp_path / "o.jsonl", texts)
+
+    def answer(request: dict[str, Any]) -> str:
+        text = text_of(request)
+        return f"({text.split('lean to ')[1][0]})" if "lean to " in text else "NONE"
+
+    with serve(answer) as server:
+        assert judged(tmp_path / "items.jsonl", outputs, server, tmp_path / "run") == 0
+        shown = [text_of(request) for request in server.requests]
+        assert sum("lean to" in text for text in shown) == 2 and sum("nothing else" in text for text in shown) == 1
+        assert all(items[4].question in text for text in shown if "lean to" in text)
+        asked = len(server.requests)
+        summary = summary_of(tmp_path / "run")
+        assert summary["judge"] == {"model": "m", "asked": 3, "settled": 2}
+        assert summary["read_by"] == {"rule": 4, "judge": 2, "none": 2}
+        assert summary["micro"] == 6 / 8
+        assert "judge m: asked 3, settled 2" in capsys.readouterr().out
+        assert [row["how"] for row in rows_of(tmp_path / "run")] == ["rule"] * 4 + ["judge"] * 2 + ["none"] * 2
+        assert judged(tmp_path / "items.jsonl", outputs, server, tmp_path / "run", "--resume") == 0
+        assert len(server.requests) == asked, "nothing is judged twice"
+        verdicts = tmp_path / "run" / "judged.jsonl"
+        verdicts.write_bytes(verdicts.read_bytes()[:-5])
+        assert judged(tmp_path / "items.jsonl", outputs, server, tmp_path / "run", "--resume") == 0
+        assert sum("-----" in text_of(request) for request in server.requests) == 4, "but a half-written verdict is"
+    assert summary_of(tmp_path / "run") == summary
+
+
+def test_a_judge_that_refuses_ends_the_run_and_what_was_answered_is_kept(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = write_outputs(tmp_path / "o.jsonl", {item.id: "who knows" for item in read_items(data)})
+    with serve(lambda request: (404, "no such model")) as server:
+        assert judged(data, outputs, server, tmp_path / "run") == 2
+    assert "knows no model 'm'" in capsys.readouterr().err
+    assert len(rows_of(tmp_path / "run")) == len(read_items(data))
+    assert evaluate("--data", data, "--replay", outputs, "--out", tmp_path / "run", "--resume") == 0
+
+
+# Ranking
+
+
+def test_runs_are_ranked_by_their_mean_and_ties_share_a_rank(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = read_items(data)
+    for name, outputs in {
+        "best": {item.id: item.answer for item in items},
+        "twin": {item.id: item.answer_text for item in items},
+        "none": {item.id: "" for item in items},
+    }.items():
+        given = write_outputs(tmp_path / f"{name}.jsonl", outputs)
+        assert evaluate("--data", data, "--replay", given, "--label", name, "--out", tmp_path / name) == 0
+    capsys.readouterr()
+    assert evaluate("--rank", tmp_path / "none", tmp_path / "best", tmp_path / "twin") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [(line.split()[0], line.split()[-1]) for line in lines[2:]] == [("best", "1"), ("twin", "1"), ("none", "3")]
+    assert evaluate("--data", data, "--engine", "random", "--limit", 2, "--out", tmp_path / "few") == 0
+    assert evaluate("--rank", tmp_path / "best", tmp_path / "few") == 0
+    assert "did not answer the same items" in capsys.readouterr().out
+    assert evaluate("--rank", tmp_path / "best", tmp_path) == 2
+    assert "has no summary.json" in capsys.readouterr().err
+
+
+BAD_INPUT = {
+    "no data": ([], "python data_gen/build_cyclingvqa.py"),
+    "no file": (["--data", "{tmp}/none"], "nothing at"),
+    "no item": (["--data", "{tmp}/empty", "--engine", "random"], "no items at"),
+    "another benchmark": (["--data", "{tmp}/surds.jsonl", "--engine", "random"], "questions of another benchmark"),
+    "no model": (["--data", "{data}"], "give --ckpt"),
+    "other outputs": (["--data", "{data}", "--replay", "{tmp}/other.jsonl"], "no stored output has the id"),
+    "half a judge": (["--data", "{data}", "--engine", "random", "--judge", "http://x/v1"], "--judge-model NAME"),
+    "bad number": (["--data", "{data}", "--engine", "random", "--max-new-tokens", "0"], "must be at least 1"),
+    "no images": (["--data", "{data}", "--images", "{tmp}", "--ckpt", "not/loaded"], "is missing under"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_exits_with_2_and_the_remedy(
+    case: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other.jsonl").write_text('{"id": "x", "output": ""}\n')
+    (tmp_path / "surds.jsonl").write_text('{"id": "yaw-1-0", "task": "yaw", "options": ["North", "South"]}\n')
+    options, message = BAD_INPUT[case]
+    assert evaluate(*(option.format(tmp=tmp_path, data=data) for option in options)) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_style_names_the_known_ones(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        evaluate("--data", data, "--engine", "random", "--prompt-style", "located")
+    assert stop.value.code == 2
+    assert "cot" in capsys.readouterr().err
