@@ -30,9 +30,18 @@ from eval.drivemllm_grading import Outcome, assess
 from eval.drivemllm_random import floors_of
 from eval.drivemllm_report import write_report
 from eval.drivemllm_scores import SCORINGS, summarise
-from eval.drivemllm_session import BUILD_COMMAND, STYLES, DriveMLLMConfig, chosen_questions, load_questions, open_run
+from eval.drivemllm_session import (
+    BUILD_COMMAND,
+    STYLES,
+    DriveMLLMConfig,
+    chosen_questions,
+    load_questions,
+    open_run,
+    prompts_of,
+)
 from eval.drivemllm_summary import DriveMLLMSummary, make_summary, write_summary
 from eval.engines import Reply, Request
+from eval.published import OWN_PROMPTS
 from eval.replay import limit_of_run
 from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
 from eval.session import Session, begin, check_engine, check_replayed, checks_images, data_path, picture_root
@@ -68,7 +77,7 @@ def evaluate(config: DriveMLLMConfig) -> DriveMLLMSummary:
     check_replayed(session.chosen, [question.id for question in questions])
     requests = make_requests(questions, pool, root, session.chosen, config.seed)
     rows = [question_to_row(question) for question in questions]
-    facts = begin(session, config, BENCHMARK, root, rows, requests)
+    facts = begin(session, config, BENCHMARK, root, rows, requests, prompts_of(session.chosen))
     outcomes = answer(session, questions, requests)
     figures = {
         scoring: summarise(outcomes, scoring, floors_of(questions, scoring), config.seed) for scoring in SCORINGS
@@ -88,8 +97,8 @@ def make_requests(
     chosen: ChosenEngine,
     seed: int,
 ) -> list[Request]:
-    """Questions as the engine gets them; without a prompt where the published code's was used, which we do not have."""
-    ours = "published" not in chosen.identity
+    """Questions as the engine gets them; without a prompt where outputs to others are replayed."""
+    ours = prompts_of(chosen) == OWN_PROMPTS
     count = next((shots for shots, style in STYLES.items() if style == chosen.style), 0) if ours else 0
     shots = draw_shots(questions, pool, count, seed)
     requests = []

@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from data_gen.command_line import UsageError
+from data_gen.command_line import UsageError, read_options
 from data_gen.drivemllm.records import DriveMLLMQuestion, read_images, read_questions
 from data_gen.public_metadata import METADATA
 from data_gen.records import iterate_rows
+from eval.choose_engine import ChosenEngine
 from eval.drivemllm_random import RandomAnswers
 from eval.drivemllm_replay import Published, is_published, read_published
+from eval.drivemllm_summary import PUBLISHED_PROMPTS
+from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine
+from eval.runner import CONFIG_FILE, RUN_FILE, read_facts
 from eval.session import EvalConfig, Session, open_session, option
 
 BUILD_COMMAND = "python data_gen/build_drivemllm.py --nuscenes DIR --out data/drivemllm"
@@ -41,18 +45,30 @@ class DriveMLLMConfig(EvalConfig):
 def load_questions(config: DriveMLLMConfig, data: Path) -> tuple[list[DriveMLLMQuestion], Published | None]:
     """The questions of the file, or with a folder of published outputs those that were asked there, and the outputs.
 
-    Raises UsageError for questions of another benchmark.
+    Raises UsageError for questions of another benchmark, and for a run whose outputs are to others.
     """
     _, first = next(iter(iterate_rows(data)), (0, {"kind": ""}))
     if "kind" not in first:
         raise UsageError(f"{data} holds no DriveMLLM questions (SURDS questions go to eval/surds.py); build some with: "
                          f"{BUILD_COMMAND}")  # fmt: skip
     questions = read_questions(data)
-    if config.replay is None or not is_published(Path(config.replay)):
+    if config.replay is None:
+        return questions, None
+    if not is_published(Path(config.replay)):
+        check_own_questions(Path(config.replay))
         return questions, None
     images = read_images(data.parent / METADATA)
     published = read_published(Path(config.replay), images, questions[0].source)
     return published.questions, published
+
+
+def check_own_questions(replay: Path) -> None:
+    """Raise UsageError for a run that scored published outputs: its ids stand for other objects than a file's."""
+    folder = replay if replay.is_dir() else replay.parent
+    if not (folder / RUN_FILE).is_file() or read_facts(folder).prompts != PUBLISHED_PROMPTS:
+        return
+    outputs = read_options(folder / CONFIG_FILE).get("replay")
+    raise UsageError(f"{folder} scored published outputs, which are about objects of another draw; replay {outputs}")
 
 
 def chosen_questions(questions: Sequence[DriveMLLMQuestion], limit: int | None) -> list[DriveMLLMQuestion]:
@@ -75,8 +91,8 @@ def open_run(
         label = config.label or f"replay-{folder.parent.name}-{folder.name}"
         session = open_session(replace(config, engine="random", label=label), data)
         chosen = replace(
-            session.chosen, engine=ReplayEngine(published.stored), kind="replay", model=folder.name,
-            identity={"model": f"outputs {published.digest}", "published": "prompts of the published code"},
+            session.chosen, engine=ReplayEngine(published.stored, prompts=PUBLISHED_PROMPTS), kind="replay",
+            model=folder.name, identity={"model": f"outputs {published.digest}"},
             style="unknown shots" if published.shots is None else STYLES[published.shots],
         )  # fmt: skip
         return replace(session, chosen=chosen)
@@ -88,3 +104,9 @@ def open_run(
         return replace(session, chosen=chosen)
     shots = DEFAULT_SHOTS if config.shots is None else config.shots
     return replace(session, chosen=replace(chosen, style=STYLES[shots]))
+
+
+def prompts_of(chosen: ChosenEngine) -> str:
+    """Whose wording the answers are to, as in RunFacts."""
+    engine = chosen.engine
+    return engine.prompts or OWN_PROMPTS if isinstance(engine, ReplayEngine) else OWN_PROMPTS

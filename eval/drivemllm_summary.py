@@ -15,12 +15,17 @@ from eval.summary import SYNTHETIC_NOTE, TINY_NOTE
 
 PUBLISHED_FILE = Path(__file__).with_name("drivemllm_published.json")
 PUBLISHED_NOTE = "published rows: from the paper, with its prompts and its 880 images"
+PUBLISHED_PROMPTS = "official (published outputs)"
+PUBLISHED_QUESTIONS = {
+    "left_right": 382, "front_behind": 382, "horizontal_distance": 191, "object_distance": 191,
+    "position": 880, "box": 880, "depth": 880, "camera_distance": 880,
+}  # fmt: skip
 SHOTS_OF_TABLE = {"0-shot": "Zero-shot", "1-shot": "One-shot", "5-shot": "Five-shot"}
 
 
 @dataclass(frozen=True)
 class DriveMLLMSummary:
-    """The figures of a run, fractions, under its main scoring and under the other one."""
+    """The figures of a run, fractions, under its main scoring and under the other one; `prompts` as in RunFacts."""
 
     benchmark: str
     source: str
@@ -41,7 +46,7 @@ class DriveMLLMSummary:
     tiny: bool
     prompt_style: str
     asked: str
-    own_prompts: bool
+    prompts: str
     fingerprint: str
 
 
@@ -75,7 +80,7 @@ def make_summary(
         tiny=facts.tiny,
         prompt_style=facts.prompt_style,
         asked=facts.identity["questions"],
-        own_prompts="published" not in facts.identity,
+        prompts=facts.prompts,
         fingerprint=facts.fingerprint,
     )
 
@@ -120,5 +125,14 @@ def notes(summary: DriveMLLMSummary) -> list[str]:
         lines.append(f"{TINY_NOTE} ({summary.label})")
     if missing := [name for task, name in TASKS.items() if task not in summary.tasks]:
         lines.append(f"no questions for {', '.join(missing)}: AccS, EffS and Score are means of the other tasks only")
-    own = "; this run has own prompts, not comparable" if summary.own_prompts else ""
-    return [*lines, PUBLISHED_NOTE + own]
+    return [*lines, "; ".join([PUBLISHED_NOTE, *caveats(summary)])]
+
+
+def caveats(summary: DriveMLLMSummary) -> list[str]:
+    """What keeps the published rows from being held against a run; empty if nothing does."""
+    lines = []
+    if summary.prompts != PUBLISHED_PROMPTS:
+        lines.append(f"this run: {summary.prompts} prompts, not comparable")
+    if {task: figures.asked for task, figures in summary.tasks.items()} != PUBLISHED_QUESTIONS:
+        lines.append("other questions, not comparable")
+    return lines

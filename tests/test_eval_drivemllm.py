@@ -96,7 +96,8 @@ def test_true_answers_score_100_in_every_task_on_a_synthetic_world(
         assert all(task["floors"]["honest"] < 1 for task in figures["tasks"].values())
     assert (summary["benchmark"], summary["source"], summary["scoring"]) == ("drivemllm", "synthetic", "official")
     told = capsys.readouterr().out
-    assert "synthetic world" in told and "GPT-4o (published)" in told and "own prompts, not comparable" in told
+    assert "synthetic world" in told and "GPT-4o (published)" in told
+    assert "own prompts, not comparable; other questions, not comparable" in told
     page = (tmp_path / "run" / "report.html").read_text()
     assert "GPT-4o (published)" in page and "data:image/jpeg" in page and "http" not in page
 
@@ -244,6 +245,9 @@ def test_a_published_folder_is_scored_on_the_questions_it_asked(
     assert tasks["object_distance"]["efficiency"] == 0
     assert (summary["label"], summary["prompt_style"]) == ("replay-model-03_five_shot", "5-shot")
     assert "own prompts" not in capsys.readouterr().out
+    assert summary["prompts"] == "official (published outputs)"
+    assert evaluate("--data", data, "--replay", tmp_path / "run", "--out", tmp_path / "again") == 2
+    assert f"replay {folder}" in capsys.readouterr().err, "the run asked about other objects than the question file"
     first = (tmp_path / "run" / "predictions.jsonl").read_bytes()
     assert evaluate("--data", data, "--replay", folder, "--out", tmp_path / "run", "--resume") == 0
     assert (tmp_path / "run" / "predictions.jsonl").read_bytes() == first
