@@ -1,18 +1,35 @@
-"""The comparison of runs: table, page, pictures, and what qualifies the numbers."""
+"""The comparison of runs: table, page, pictures, differences, confusions, and what qualifies the numbers."""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from small_questions import perfect_output, write_small_set
+from PIL import Image
+from small_questions import make_questions, perfect_output, write_small_set
 
 from data_gen.columns import aligned
+from data_gen.floors import units_of
 from data_gen.records import Question, read_questions, write_rows
+from eval.confusion import ANSWERS, INVALID, answered, confusions, truth
+from eval.finished_run import read_run
+from eval.gallery import choose
+from eval.metrics import Difference
+from eval.radar import CENTRE, HEIGHT, RADIUS, WIDTH, Series, radar
+from eval.report import axis_top, compare, reason_rows
 from eval.report import main as report
+from eval.report_files import in_words, separable
 from eval.surds import main as evaluate
+from rewards.boxes import CoordinateFrame, intersection
+from rewards.grading import MIRRORED_TASKS, TASKS
 
 HOSTILE = '<script>alert("x")</script> & "quoted"'
 
@@ -33,6 +50,18 @@ def replayed(data: Path, label: str, outputs: dict[str, str], *options: str) -> 
 
 def outputs_of(questions: list[Question], text: str = "") -> dict[str, str]:
     return {question.id: text or perfect_output(question) for question in questions}
+
+
+def wrong_now_and_then(questions: list[Question], every: int) -> dict[str, str]:
+    """Right answers, but none to every so-manieth unit."""
+    silent = set(list(units_of(questions))[::every])
+    return {q.id: "no idea" if q.unit in silent else perfect_output(q) for q in questions}
+
+
+def compared(folders: list[Path], out: Path) -> str:
+    """The page that compares the runs."""
+    assert report([*map(str, folders), "--out", str(out)]) == 0
+    return out.read_text()
 
 
 def test_runs_stand_side_by_side_with_the_floors(
@@ -130,3 +159,251 @@ def test_a_narrow_terminal_gets_a_line_per_task(
     monkeypatch.setenv("COLUMNS", "90")
     assert report([str(folder), "--out", str(tmp_path / "report.html")]) == 0
     assert re.search(r"^front_behind +100\.0", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_differences_are_paired_and_say_when_chance_would_do(data: Path, tmp_path: Path) -> None:
+    questions = read_questions(data)
+    folders = [
+        replayed(data, "silent", outputs_of(questions, "no")),
+        replayed(data, "most", wrong_now_and_then(questions, 9)),
+        replayed(data, "more", wrong_now_and_then(questions, 10)),
+    ]
+    runs = [read_run(folder) for folder in folders]
+    comparisons = compare(questions, runs, [0, 1, 2])
+    assert [(item.run, item.against) for item in comparisons] == [(1, 0), (2, 0), (2, 1)]
+    for item in comparisons:
+        gap = runs[item.run].summary.score - runs[item.against].summary.score
+        assert item.differences["score"].difference == pytest.approx(gap)
+    assert [separable(item.differences["score"]) for item in comparisons] == [True, True, False]
+    page = compared(folders, tmp_path / "report.html")
+    cells = re.findall(r'<td class="num (up|down|same)">(.*?)</td>', page, re.DOTALL)
+    assert len(cells) == 3 * 7
+    assert all(("not separable" in cell) == (kind == "same") for kind, cell in cells)
+    assert {kind for kind, _ in cells[:14]} == {"up"}
+
+
+@pytest.mark.parametrize(
+    ("interval", "apart"),
+    [
+        ((0.1, 0.2), True),
+        ((-0.2, -0.1), True),
+        ((0.0, 0.2), False),
+        ((-0.1, 0.1), False),
+        ((0.0, 0.0), False),
+        (None, False),
+    ],
+)
+def test_an_interval_that_holds_zero_separates_nothing(interval: tuple[float, float] | None, apart: bool) -> None:
+    difference = Difference(0.15, interval, 9)
+    assert separable(difference) is apart
+    assert ("not separable" in in_words(difference)) is not apart
+
+
+def test_markdown_and_csv_hold_the_same_numbers(data: Path, tmp_path: Path) -> None:
+    questions = read_questions(data)
+    folders = [replayed(data, "a|b", outputs_of(questions)), replayed(data, "none", outputs_of(questions, "no"))]
+    compared(folders, tmp_path / "report.html")
+    text = (tmp_path / "report.md").read_text()
+    assert "| a\\|b | 100.0 [" in text and "## Floors on the questions of a|b" in text
+    assert "| none minus a\\|b | -100.0 [" in text and "- synthetic world" in text
+    with (tmp_path / "report.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    values = {(row["kind"], row["run"], row["column"]): float(row["value"]) for row in rows}
+    assert values["score", "a|b", "score"] == 1.0 and values["difference", "none", "yaw"] == -1.0
+    assert values["floor independent", "a|b", "yaw"] == pytest.approx(1 / 16)
+    scores = [row for row in rows if row["kind"] == "score"]
+    assert len(scores) == 14 and all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in scores)
+
+
+def test_runs_on_other_questions_are_not_held_against_each_other(data: Path, tmp_path: Path) -> None:
+    questions = read_questions(data)
+    same = [replayed(data, name, outputs_of(questions)) for name in ("one", "two")]
+    other_data = write_small_set(tmp_path / "other" / "data", seed=1)
+    other = replayed(other_data, "other", outputs_of(read_questions(other_data)))
+    page = compared([same[0], other, same[1]], tmp_path / "report.html")
+    assert "other: other questions or another scoring than one; no differences" in page
+    assert (
+        page.count('<td class="name"><i class="swatch" style="background:#009e73"></i>two') == 2
+    )  # scores, differences
+    assert page.count('<td class="name"><i class="swatch" style="background:#d55e00"></i>other') == 1  # scores alone
+    assert page.count('class="runname"') == 2
+    official = replayed(data, "official", outputs_of(questions), "--scoring", "official")
+    assert "official: other questions or another scoring" in compared([same[0], official], tmp_path / "report.html")
+
+
+def test_a_changed_question_file_gives_scores_without_pictures(data: Path, tmp_path: Path) -> None:
+    folder = replayed(data, "run", outputs_of(read_questions(data)))
+    write_small_set(data.parent, seed=1)
+    page = compared([folder], tmp_path / "report.html")
+    assert "has changed since run was asked" in page and 'class="card"' not in page and "100.0" in page
+    data.unlink()
+    assert "is no longer there" in compared([folder], tmp_path / "report.html")
+
+
+def test_runs_of_other_benchmarks_name_their_script(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = replayed(data, "run", outputs_of(read_questions(data)))
+    facts = json.loads((folder / "run.json").read_text())
+    for benchmark in ("drivemllm", "cyclingvqa"):
+        (folder / "run.json").write_text(json.dumps({**facts, "benchmark": benchmark}))
+        assert report([str(folder)]) == 2
+        assert f"python eval/{benchmark}.py" in capsys.readouterr().err
+
+
+def test_the_page_must_be_a_page(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = replayed(data, "run", outputs_of(read_questions(data)))
+    for out in (tmp_path, tmp_path / "report.md"):
+        assert report([str(folder), "--out", str(out)]) == 2
+        assert "ends in .html" in capsys.readouterr().err
+
+
+def test_right_answers_lie_on_the_diagonal_and_others_where_they_belong() -> None:
+    questions = make_questions()
+    told = {q.id: {"answer": re.search("<answer>(.*)</answer>", perfect_output(q))[1]} for q in questions}  # type: ignore[index]
+    tables = confusions(questions, told, CoordinateFrame())
+    assert set(tables) == set(TASKS)
+    for task, table in tables.items():
+        cells = [(r, c, n) for r, row in enumerate(table.counts) for c, n in enumerate(row) if n]
+        assert all(table.is_right(row, column) for row, column, _ in cells)
+        assert sum(count for *_, count in cells) == sum(question.task == task for question in questions)
+    silent = confusions(questions, {q.id: {"answer": None} for q in questions}, CoordinateFrame())
+    assert all(sum(row[:-1]) == 0 for table in silent.values() for row in table.counts)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "role"),
+    [
+        ("distance", 0, "first object"),
+        ("left_right", 1, "second object"),
+        ("distance", 2, "tie"),
+        ("front_behind", 0, "Yes"),
+        ("front_behind", 1, "No"),
+        ("front_behind", 2, "tie"),
+        ("distance", "the", INVALID),
+        ("yaw", "north-east or so", INVALID),
+        ("pixel", "[1e9, 3]", INVALID),
+        ("pixel", "[170, 3]", INVALID),
+        ("pixel", "somewhere", INVALID),
+        ("pixel", "[1, 1]", "left third"),
+        ("pixel", "[80, 1]", "middle third"),
+        ("pixel", "[159, 1]", "right third"),
+    ],
+)
+def test_answers_are_told_by_their_part(task: str, answer: int | str, role: str) -> None:
+    question = next(item for item in make_questions() if item.task == task)
+    text = question.options[answer] if isinstance(answer, int) else answer
+    assert answered(question, text, CoordinateFrame()) == role
+    assert answered(question, f"  **{text}**.", CoordinateFrame()) == (INVALID if task == "pixel" else role)
+
+
+def test_depth_ranges_are_told_by_rank_and_headings_by_name() -> None:
+    questions = make_questions()
+    depth = next(item for item in questions if item.task == "depth")
+    nearest = min(depth.options, key=lambda option: float(option.split()[1]))
+    assert answered(depth, nearest, CoordinateFrame()) == "nearest"
+    yaw = next(item for item in questions if item.task == "yaw")
+    assert answered(yaw, yaw.options[1].upper(), CoordinateFrame()) == yaw.options[1]
+    assert truth(yaw) == yaw.answer and yaw.answer in ANSWERS["yaw"]
+
+
+def test_parts_beyond_the_usual_ones_get_columns_of_their_own() -> None:
+    question = next(item for item in make_questions() if item.task == "depth")
+    wide = replace(question, options=(*question.options, "Between 90 meters and 99 meters"))
+    table = confusions([wide], {wide.id: {"answer": wide.options[3]}}, CoordinateFrame())["depth"]
+    assert "option 4" in table.columns and sum(map(sum, table.counts)) == 1
+
+
+def test_worst_units_differing_units_and_some_at_random() -> None:
+    units = units_of(make_questions(40))
+    names = list(units)
+    failed, differ = set(names[::4]), set(names[1::4])
+    scores = {name: [0.0, 0.0] if name in failed else [1.0, 0.0 if name in differ else 1.0] for name in names}
+    chosen = choose(units, scores)
+    assert chosen == choose(units, scores) and len({name for name, _ in chosen}) == len(chosen)
+    assert {name for name, kind in chosen if kind == "failed"} <= failed
+    assert {name for name, kind in chosen if kind == "differ"} <= differ
+    assert [kind for name, kind in chosen if units[name][0].task == "yaw"] == ["failed"] * 2 + ["differ"] * 2 + [
+        "random"
+    ] * 2
+    assert not [kind for _, kind in choose(units, {name: [1.0] for name in names}) if kind != "random"]
+
+
+def test_a_pair_is_one_card_with_both_answers(data: Path) -> None:
+    folder = replayed(data, "run", outputs_of(read_questions(data)))
+    page = (folder / "report.html").read_text()
+    cards = re.findall(r'<article class="card" data-task="(\w+)" data-kind="(\w+)">(.*?)</article>', page, re.DOTALL)
+    assert cards and {kind for _, kind, _ in cards} == {"random"}
+    for task, _, body in cards:
+        assert body.count('class="verdict"') == (2 if task in MIRRORED_TASKS else 1)
+        assert body.count("<svg") == 1 and body.count('class="mark right"') + body.count('class="mark near"') >= 1
+
+
+def test_invalidating_reasons_come_first(data: Path) -> None:
+    questions = read_questions(data)
+    runs = [replayed(data, "right", outputs_of(questions)), replayed(data, "mute", outputs_of(questions, "no"))]
+    rows = reason_rows([read_run(folder).summary for folder in runs])
+    assert rows[0] == ("no_answer", [0, len(questions)])
+    assert ("missing_tag", [0, len(questions)]) in rows
+
+
+def test_the_radar_puts_values_on_axes_and_names_inside_the_picture() -> None:
+    runs = [
+        Series("low", "#000", (0.2,) * 6),
+        Series("a name that is far too long for it", "#111", (0.8,) + (0.4,) * 5),
+    ]
+    chart = radar(list(TASKS), runs, [0.1] * 6, 0.8)
+    assert chart
+    low, high = chart.polygons
+    assert high.corners[0] == pytest.approx((CENTRE[0], CENTRE[1] - RADIUS))
+    assert math.dist(low.corners[3], CENTRE) == pytest.approx(RADIUS / 4) and low.corners[3][1] > CENTRE[1]
+    assert low.corners[1][0] > CENTRE[0]  # clockwise
+    assert low.dash != high.dash and low.marker != high.marker
+    assert [tick.words for tick in chart.ticks] == ["20", "40", "60", "80"]
+    boxes = [item.label.box for item in chart.polygons] + [title.box for title in chart.titles]
+    assert all(box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT for box in boxes)
+    assert not any(intersection(a, b) for a in boxes for b in boxes if a is not b)
+    assert radar(["yaw", "pixel"], [Series("x", "#000", (1, 1))], [0, 0], 1.0) is None
+
+
+def test_the_axis_covers_what_is_drawn(data: Path) -> None:
+    questions = read_questions(data)
+    assert axis_top([read_run(replayed(data, "right", outputs_of(questions))).summary]) == 1.0
+    mute = read_run(replayed(data, "mute", outputs_of(questions, "no"))).summary
+    assert axis_top([mute], intervals=False) == pytest.approx(
+        math.ceil(5 * max(figures.floors["honest"] for figures in mute.tasks.values()) - 1e-9) / 5
+    )
+
+
+def browser(tmp_path: Path, *options: str) -> None:
+    """Run headless chromium, or skip where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium here")
+    fixed = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
+        "--no-first-run", f"--user-data-dir={tmp_path / 'profile'}", "--hide-scrollbars", "--window-size=1300,1500",
+    ]  # fmt: skip
+    subprocess.run([program, *fixed, *options], capture_output=True, timeout=120, check=True)
+
+
+def colours_seen(tmp_path: Path, page: Path, script: str) -> dict[str, int]:
+    """Pixels of true boxes, of the models' boxes and of a paint, of the gallery alone, after a script has run."""
+    copy, picture = page.with_name("changed.html"), tmp_path / "page.png"
+    alone = 'for (const nav = document.querySelector("nav"); nav.previousSibling;) nav.previousSibling.remove();'
+    copy.write_text(page.read_text().replace("</body>", f"<script>{script}{alone}</script></body>"))
+    browser(tmp_path, f"--screenshot={picture}", copy.as_uri())
+    pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+    wanted = {"true": (0x2B, 0xD4, 0x6B), "said": (0xFF, 0x4F, 0x9A), "paint": (0x12, 0x34, 0x56)}
+    return {name: int((np.abs(pixels - np.array(rgb)).max(axis=2) < 12).sum()) for name, rgb in wanted.items()}
+
+
+def test_the_browser_draws_boxes_and_hides_cards_on_request(data: Path, tmp_path: Path) -> None:
+    questions = read_questions(data)
+    shifted = "<location>car: [5, 5, 60, 40]</location><think>t</think><answer>[30, 20]</answer>"
+    runs = {"right": outputs_of(questions), "shifted": outputs_of(questions, shifted)}
+    page = tmp_path / "report.html"
+    compared([replayed(data, name, outputs) for name, outputs in runs.items()], page)
+    paint = """for (const card of document.querySelectorAll('.card[data-task="pixel"][data-kind="random"]'))
+        card.style.background = "#123456";"""
+    assert colours_seen(tmp_path, page, paint)["paint"] == 0  # the first cards are of other kinds
+    press = """for (const value of ["pixel", "random"]) document.querySelector(`[data-value=${value}]`).click();"""
+    assert min(colours_seen(tmp_path, page, press + paint).values()) > 200
