@@ -9,49 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
+from small_drivemllm import small_set
 from small_questions import write_small_set
 
 from data_gen.build_drivemllm import main as build
-from data_gen.drivemllm.prompts import ANSWER_END, ANSWER_START, marked, prompt_text
-from data_gen.drivemllm.questions import published_questions
-from data_gen.drivemllm.records import (
-    KINDS,
-    TASKS,
-    DriveMLLMImage,
-    DriveMLLMQuestion,
-    image_to_row,
-    question_to_row,
-    read_images,
-    read_questions,
-)
-from data_gen.drivemllm.shots import draw_shots, worked_example
-from data_gen.records import QuestionObject, RecordError, write_rows
+from data_gen.drivemllm.prompts import marked
+from data_gen.drivemllm.records import TASKS, read_questions
+from data_gen.records import write_rows
 from data_gen.synthetic import WorldSpec, write_world
 from eval.drivemllm import main
 from eval.drivemllm_random import RandomAnswers
-from rewards.boxes import CoordinateFrame
-
-SIZE = (320, 180)
-THOUSAND = CoordinateFrame("thousand")
-
-
-def small_set(folder: Path, images: int = 8) -> Path:
-    """Images of coloured rectangles (odd ones with two objects), metadata.jsonl, questions.jsonl and manifest.json."""
-    folder.mkdir(parents=True)
-    records = []
-    for index in range(images):
-        objects = [_thing("red car", 30 + 3 * index, 8.0 + index), _thing("blue bus", 180 + 5 * index, 15.0 - index)]
-        records.append(DriveMLLMImage(f"{index:03d}.png", tuple(objects[: 1 + index % 2]), *SIZE))
-        Image.new("RGB", SIZE, "gray").save(folder / records[-1].file_name)
-    (folder / "manifest.json").write_text(json.dumps({"image_root": ".", "source": "synthetic"}))
-    write_rows(folder / "metadata.jsonl", map(image_to_row, records))
-    write_rows(folder / "questions.jsonl", map(question_to_row, published_questions(records, source="synthetic")))
-    return folder / "questions.jsonl"
-
-
-def _thing(name: str, x_px: float, depth_m: float) -> QuestionObject:
-    return QuestionObject(name, (x_px - 20, 80, x_px + 20, 120), (x_px, 100), (x_px / 50, 1.0, depth_m))
 
 
 @pytest.fixture
@@ -157,45 +124,6 @@ def test_a_page_without_images_says_so(data: Path, tmp_path: Path) -> None:
     assert "image not found: 0" in (tmp_path / "run" / "report.html").read_text()
 
 
-# --- worked examples ---
-
-
-def test_examples_are_of_the_same_kind_and_never_about_the_asked_image(data: Path) -> None:
-    questions = [question for question in read_questions(data) if KINDS[question.kind].objects == 1]
-    drawn = draw_shots(questions, questions, 5, seed=3)
-    for question in questions:
-        shots = drawn[question.id]
-        assert len({shot.image for shot in shots} - {question.image}) == 5
-        assert {shot.kind for shot in shots} == {question.kind}
-    alone = draw_shots(questions[:1], questions, 5, seed=3)
-    assert alone[questions[0].id] == drawn[questions[0].id], "the same whatever else is asked"
-    assert draw_shots(questions, questions, 5, seed=4) != drawn
-    assert set(map(len, draw_shots(questions, questions, 0, seed=3).values())) == {0}
-
-
-def test_too_few_other_images_are_refused(data: Path) -> None:
-    questions = [question for question in read_questions(data) if question.kind == "dx"]
-    assert draw_shots(questions[:1], questions, 3, seed=0)
-    with pytest.raises(RecordError, match=r"4 examples for a question of kind dx .* the file has 3; use --shots 0"):
-        draw_shots(questions[:1], questions, 4, seed=0)
-
-
-def test_examples_show_the_form_and_the_frame_of_the_run(data: Path) -> None:
-    by_kind: dict[str, DriveMLLMQuestion] = {question.kind: question for question in read_questions(data)}
-    for kind, question in by_kind.items():
-        shown, answer = worked_example(question, THOUSAND)
-        assert shown == question.question
-        if kind == "xy":
-            assert isinstance(question.answer, tuple)
-            assert answer == f"[{round(question.answer[0] / 0.32)}, {round(question.answer[1] / 0.18)}]"
-        elif isinstance(question.answer, float):
-            assert float(answer) == pytest.approx(question.answer, abs=0.051)
-        text = prompt_text(kind, question.question, THOUSAND, SIZE, [(shown, answer)] * 5)
-        assert text.count(ANSWER_START) == text.count(ANSWER_END) == 6
-        assert text.count(marked(answer)) == 5
-        assert text.endswith(prompt_text(kind, question.question, THOUSAND, SIZE))
-
-
 def test_shots_change_the_prompts_and_are_not_mixed(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,76 +132,6 @@ def test_shots_change_the_prompts_and_are_not_mixed(
     assert summary_of(tmp_path / "run")["prompt_style"] == "1-shot"
     assert evaluate(*options, "--resume", "--shots", "0") == 2
     assert "prompts: 1-shot" in capsys.readouterr().err
-
-
-# --- the published code's folders ---
-
-
-def published_folder(data: Path, folder: Path, outputs: dict[str, str]) -> Path:
-    """What the published code writes: per kind a file of rows, and which objects were named; objects in file order."""
-    images = read_images(data.parent / "metadata.jsonl")
-    folder.mkdir(parents=True)
-    samples = []
-    for place, (kind, facts) in enumerate(KINDS.items(), 1):
-        asked = [index for index, image in enumerate(images) if len(image.objects) >= facts.objects]
-        rows = [{"dataset_index": index, "output": outputs[kind]} for index in asked]
-        (folder / f"{place:02d}_{kind}_qa.json").write_text(json.dumps(rows))
-        named = [list(range(facts.objects)) if index in asked else None for index in range(len(images))]
-        samples.append([{"inference_sample_index": item} for item in named])
-    (folder / "inference_sample_index.json").write_text(json.dumps(samples))
-    return folder
-
-
-CONSTANT = {
-    "xy": "[30, 100]", "box": "[10, 80, 50, 120]", "left": "the red car", "right": "blue bus", "front": "Yes",
-    "behind": "No", "dA": "8", "dz": "8", "dAB": "nan", "dx": "3",
-}  # fmt: skip
-
-
-def test_a_published_folder_is_scored_on_the_questions_it_asked(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outputs = {kind: marked(answer) for kind, answer in CONSTANT.items()}
-    folder = published_folder(data, tmp_path / "model" / "03_five_shot", outputs)
-    assert evaluate("--data", data, "--replay", folder, "--out", tmp_path / "run") == 0
-    summary = summary_of(tmp_path / "run")
-    tasks = summary["tasks"]
-    assert tasks["left_right"]["score"] == 1, "the named objects are those of the folder, in its order"
-    # Depths of 8 + i for the car and 15 - i for the bus in odd images i: the car is nearer where i is 1 or 3.
-    assert tasks["front_behind"]["accuracy"] == 0.5
-    assert tasks["depth"]["accuracy"] == pytest.approx(1 / (1 + 0.05 * 3.5))  # errors of 0 to 7 m
-    assert tasks["object_distance"]["efficiency"] == 0
-    assert (summary["label"], summary["prompt_style"]) == ("replay-model-03_five_shot", "5-shot")
-    assert "own prompts" not in capsys.readouterr().out
-    assert summary["prompts"] == "official (published outputs)"
-    assert evaluate("--data", data, "--replay", tmp_path / "run", "--out", tmp_path / "again") == 2
-    assert f"replay {folder}" in capsys.readouterr().err, "the run asked about other objects than the question file"
-    first = (tmp_path / "run" / "predictions.jsonl").read_bytes()
-    assert evaluate("--data", data, "--replay", folder, "--out", tmp_path / "run", "--resume") == 0
-    assert (tmp_path / "run" / "predictions.jsonl").read_bytes() == first
-
-
-def test_a_published_folder_about_other_images_is_refused(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = published_folder(data, tmp_path / "02_one_shot", dict.fromkeys(KINDS, ""))
-    other = small_set(tmp_path / "other", images=6)
-    options = ["--replay", folder, "--out", tmp_path / "run", "--data"]
-    assert evaluate(*options, other) == 2
-    assert "is about 8 images, the metadata beside the questions has 6" in capsys.readouterr().err
-    (folder / "10_dx_qa.json").unlink()
-    assert evaluate(*options, data) == 2
-    assert "has 9 output files" in capsys.readouterr().err
-    (data.parent / "metadata.jsonl").unlink()
-    assert evaluate(*options, data) == 2
-    assert "metadata.jsonl" in capsys.readouterr().err
-
-
-def test_a_broken_published_file_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = published_folder(data, tmp_path / "02_one_shot", dict.fromkeys(KINDS, ""))
-    (folder / "03_left_qa.json").write_text('[{"dataset_index": 1}]')
-    assert evaluate("--replay", folder, "--data", data, "--out", tmp_path / "run") == 2
-    assert "03_left_qa.json" in capsys.readouterr().err
 
 
 # --- resume ---
