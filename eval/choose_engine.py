@@ -111,7 +111,7 @@ def _open_hf(options: EngineOptions) -> ChosenEngine:
     name = str(options.ckpt)
     try:
         loaded = load_model(name, frame_kind=options.frame, max_pixels=options.max_pixels)
-    except OSError as error:  # what transformers raises for missing weights, processors and hub ids
+    except (OSError, ValueError) as error:  # what transformers raises for missing weights, processors and hub ids
         raise UsageError(f"the checkpoint {name} cannot be loaded: {error}") from error
     model = f"{name} {checkpoint_digest(resolve_name(name))}"
     return ChosenEngine(
