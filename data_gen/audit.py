@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("questions", type=Path, help="a questions.jsonl, as data_gen/build_surds.py writes it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON too")
     options = parser.parse_args(argv)
+    if options.json and options.json.resolve() == options.questions.resolve():
+        parser.error("--json would replace the question file; give another name")
     try:
         audit = audit_of(options.questions)
         if options.json:

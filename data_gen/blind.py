@@ -127,7 +127,7 @@ def _draws_of(units: Sequence[Unit], kind: str) -> list[str]:
 
 def class_of(item: QuestionObject) -> str:
     """The category of an object; where none is recorded the noun of its name."""
-    return item.category or item.name.split(" wearing ")[0].split()[-1]
+    return item.category or (item.name.split(" wearing ")[0].split() or item.name.split())[-1]
 
 
 def true_rank(question: Question) -> str:

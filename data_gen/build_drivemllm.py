@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from data_gen.build_folder import DESCRIPTIONS, finish_build, finished_build, start_build, write_dropped
 from data_gen.build_report import Tally, describe_thresholds, tool_version
-from data_gen.command_line import UsageError, available_cores, ends_well, parse_with_config, positive
+from data_gen.command_line import UsageError, available_cores, ends_well, parse_with_config, positive, version_name
 from data_gen.describe import add_describer_options, describer_options, make_describer
 from data_gen.describe_scenes import candidates, describe_scenes, tell_unreadable, with_descriptions
 from data_gen.drivemllm.filters import PAPER_VALUES, FrontThresholds
@@ -47,7 +47,7 @@ from data_gen.public_metadata import METADATA, find_metadata
 from data_gen.records import RecordError, write_rows
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import SceneImage
-from data_gen.world import load_world, select_frames, tables_bytes
+from data_gen.world import load_world, select_frames, tables_checksum
 
 # Options that only a build from a nuScenes folder reads.
 WORLD_OPTIONS = (
@@ -73,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--nuscenes", type=Path, metavar="DIR", help="nuScenes root: the folder of samples/ and of the tables' folder")
     add("--from-metadata", type=Path, metavar="PATH", help=f"instead: {METADATA} of the public set, images beside it")
-    add("--version", default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
+    add("--version", type=version_name, default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
     add(
         "--out", type=Path, default=Path("data/drivemllm"), metavar="DIR", help="folder to write (default: %(default)s)"
     )
@@ -133,7 +133,9 @@ def check_options(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 def build(options: argparse.Namespace) -> dict[str, Any]:
     """Build into `options.out` and return the manifest."""
     settings = settings_of(options)
-    inputs = tuple(path for path in (options.nuscenes, options.from_metadata, options.keep_list) if path)
+    inputs = tuple(
+        path for path in (options.nuscenes, options.from_metadata, options.keep_list, options.config) if path
+    )
     folder = OutputFolder(options.out, "drivemllm", options.resume, options.overwrite, inputs)
     if finished := finished_build(folder, settings, of_scenes(settings)):
         return finished
@@ -258,7 +260,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "tool": tool_version(),
         "nuscenes": str(options.nuscenes.resolve()),
-        "tables_bytes": tables_bytes(options.nuscenes, options.version),
+        "tables": tables_checksum(options.nuscenes, options.version),
         "version": options.version,
         "split": options.split,
         **shared,

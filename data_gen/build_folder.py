@@ -14,7 +14,7 @@ from typing import Any
 
 from data_gen.build_report import Tally
 from data_gen.files import read_json, write_json
-from data_gen.folders import OutputFolder
+from data_gen.folders import MARKER, OutputFolder
 from data_gen.images import MANIFEST
 from data_gen.records import write_rows
 from data_gen.scene_builder import JudgedImage
@@ -43,7 +43,11 @@ def finished_build(folder: OutputFolder, settings: dict[str, Any], of_scenes: Se
         return None
     if not finished.is_file():
         return None
-    manifest: dict[str, Any] = read_json(finished)
+    manifest = read_json(finished)
+    lost = [name for name in manifest.get("files", []) if not (folder.path / name).is_file()]
+    if lost:
+        raise FileExistsError(f"{folder.path} lacks {', '.join(lost)} of its build; make it anew with --overwrite")
+    shutil.rmtree(folder.path / UNFINISHED, ignore_errors=True)
     _check_same(folder.path, manifest.get("settings", {}), settings, "; its scenes give other questions: --from-scenes")
     print(f"{folder.path} holds this build already")
     return manifest
@@ -75,6 +79,8 @@ def _value(setting: Any) -> str:
 
 def finish_build(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Write the manifest, which marks a finished build, and remove what only an unfinished one needs."""
+    files = sorted(path.name for path in out.iterdir() if path.is_file() and path.name not in (MANIFEST, MARKER))
+    manifest = manifest | {"files": files}
     write_json(out / MANIFEST, manifest)
     shutil.rmtree(out / UNFINISHED)
     return manifest

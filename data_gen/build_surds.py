@@ -68,7 +68,7 @@ from data_gen.world import check_files, load_world, select_frames
 
 LIDAR_RULES = {
     True: "lidarseg points of the object's own class in its 2D box",
-    False: "no lidarseg on disk: lidar points inside the 3D box",
+    False: "no lidarseg (its table or its files): lidar points inside the 3D box",
 }
 
 
@@ -157,7 +157,7 @@ def build_from_metadata(
         units = published_units(public.scenes, options.seed, settings["depth_ranges"])
     except ValueError as error:
         raise UsageError(f"{public.path}: {error}") from error
-    made = make_questions(units, "metadata", settings["depth_ranges"], templates)
+    made = make_questions(units, "metadata", settings["depth_ranges"], templates, trusted=False)
     start_build(folder, settings)
     write_rows(options.out / SCENES, map(scene_to_row, public.scenes))
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
@@ -183,12 +183,14 @@ def build_from_scenes(
     if not (built / MANIFEST).is_file():
         raise UsageError(f"{built} holds no finished build: no {MANIFEST}")
     earlier, scenes = read_json(built / MANIFEST), read_scenes(built / SCENES)
+    if missing := [name for name in ("source", "split", "image_root", "settings", "images") if name not in earlier]:
+        raise UsageError(f"{built / MANIFEST} is no manifest of a build: it lacks {', '.join(missing)}")
     settings = settings | {"scenes_sha256": sha256((built / SCENES).read_bytes()).hexdigest()}
     folder = output_folder(options, built)
     if finished := finished_build(folder, settings, settings):
         return finished
     units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
-    made = make_questions(units, earlier["source"], settings["depth_ranges"], templates)
+    made = make_questions(units, earlier["source"], settings["depth_ranges"], templates, trusted=False)
     start_build(folder, settings)
     for name in (SCENES, DROPPED, DESCRIPTIONS):
         if (built / name).is_file():
@@ -208,7 +210,10 @@ def build_from_scenes(
 
 def output_folder(options: argparse.Namespace, read_from: Path) -> OutputFolder:
     """The folder that is written to."""
-    return OutputFolder(options.out, "questions", options.resume, options.overwrite, (read_from,))
+    compared = Path(options.compare_metadata) if options.compare_metadata else None
+    inputs = (read_from, options.prompts, options.config, compared)
+    read = tuple(path for path in inputs if path is not None and path.exists())
+    return OutputFolder(options.out, "questions", options.resume, options.overwrite, read)
 
 
 def header(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_RETRIES = 6  # with the package's pauses about half a minute in all
 TIMEOUT_S = 600.0
+CHECK_TIMEOUT_S = 60.0
 NAMED_IDS = 5
 Message = dict[str, Any]
 
@@ -66,7 +67,12 @@ class ChatClient:
     def check(self) -> None:
         """Ask every server for one token. Raises ChatError for one that is not there, or refuses the key or model."""
         for server in self._servers:
-            self._send(server.with_options(max_retries=1), "check", [user_message("Hello")], {"max_tokens": 1})
+            self._send(
+                server.with_options(max_retries=1, timeout=CHECK_TIMEOUT_S),
+                "check",
+                [user_message("Hello")],
+                {"max_tokens": 1},
+            )
 
     def ask(self, request_id: str, messages: Sequence[Message], **settings: Any) -> ChatReply:
         """The reply to one conversation; settings as in the API (temperature, max_tokens). Raises ChatError."""

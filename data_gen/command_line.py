@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,7 +66,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 def _words(parser: argparse.ArgumentParser, name: str, value: Any) -> list[str]:
     """A key and its value as words of the command line. Raises UsageError for an unknown key."""
-    option = f"--{name.replace('_', '-')}"
+    option = f"--{str(name).replace('_', '-')}"
     action = parser._option_string_actions.get(option)
     if action is None:
         known = sorted(word for word in parser._option_string_actions if word.startswith("--"))
@@ -84,6 +85,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def version_name(text: str) -> str:
+    """The name of a nuScenes version folder, for the `type` of an option; completion by the shell adds a slash."""
+    name = text.rstrip("/")
+    if not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"the name of a folder in the nuScenes root is needed, got {text!r}")
+    return name
+
+
 @contextmanager
 def ends_well(parser: argparse.ArgumentParser, *errors: type[Exception]) -> Iterator[None]:
     """Turn the errors that a user can mend into one line and an exit with 2, and an interruption into 130."""
@@ -92,7 +101,10 @@ def ends_well(parser: argparse.ArgumentParser, *errors: type[Exception]) -> Iter
     except errors as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
     except KeyboardInterrupt:
-        parser.exit(130, f"\n{parser.prog}: interrupted; go on with the same command and --resume\n")
+        print(f"\n{parser.prog}: interrupted; go on with the same command and --resume", file=sys.stderr, flush=True)
+        if any(thread.name.startswith("ThreadPoolExecutor") for thread in threading.enumerate()):
+            os._exit(130)  # a thread that waits for a server would be waited for
+        sys.exit(130)
 
 
 def available_cores() -> int:

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from data_gen.descriptions import UNREADABLE, Asked, AskedImage, Describer, Description, distinct
 from data_gen.files import write_whole
+from data_gen.records import RecordError
 from data_gen.scene_builder import JudgedImage
 from data_gen.scene_records import DroppedObject, SceneImage, SceneObject
 
@@ -61,7 +62,10 @@ def read_log(log: Path) -> list[Described]:
     whole = content[: content.rfind(b"\n") + 1]
     if whole != content:
         log.write_bytes(whole)
-    return list(msgspec.json.Decoder(Described).decode_lines(whole))
+    try:
+        return list(msgspec.json.Decoder(Described).decode_lines(whole))
+    except msgspec.DecodeError as error:
+        raise RecordError(f"{log} cannot be read ({error}); start anew with --overwrite") from error
 
 
 def _fitting(log: Path, scenes: Sequence[SceneImage]) -> list[Described]:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from data_gen.command_line import UsageError
+
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file, with its folder; no half-written file ever has the final name."""
@@ -20,6 +22,12 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The value of a JSON file that this project wrote. Raises ValueError when it is none."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a JSON file of this project holds. Raises UsageError when it holds none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); start anew with --overwrite") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} holds no object; start anew with --overwrite")
+    return value

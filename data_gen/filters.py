@@ -5,6 +5,7 @@ The order is cheap first: tables only, then lidar, then pixels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,7 @@ class Thresholds:
     class_level: str = "category"
 
     def __post_init__(self) -> None:
-        if not (self.min_area_px >= 0 and 0 <= self.max_overlap <= 1 and self.min_lidar_points >= 0):
+        if not (0 <= self.min_area_px < math.inf and 0 <= self.max_overlap <= 1 and self.min_lidar_points >= 0):
             raise ValueError(
                 f"a least area and number of points of 0 or more and an overlap of 0 to 1 are needed, got "
                 f"{self.min_area_px}, {self.min_lidar_points}, {self.max_overlap}"

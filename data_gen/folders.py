@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARKER = ".drive_spatial_rl"
+FINISHED = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class OutputFolder:
                 f"{out} is not empty; go on from what is there with --resume, start anew with --overwrite, or choose "
                 "another --out"
             )
-        held = (out / MARKER).read_text(encoding="utf-8").strip() if (out / MARKER).is_file() else None
+        held = (
+            (out / MARKER).read_text(encoding="utf-8", errors="replace").strip() if (out / MARKER).is_file() else None
+        )
         if held != self.kind:
             what = f"holds {held}, no {self.kind}" if held else f"was not written by this project (no {MARKER})"
             raise FileExistsError(f"{out} {what}; choose another --out, or delete it yourself first")
@@ -70,7 +73,8 @@ def _first_inside(folder: Path, inputs: Iterable[Path]) -> Path | None:
 
 
 def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
+    """Remove what a folder holds, what says that it is finished first and whose it is last: a kill may come between."""
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name == MARKER, path.name != FINISHED)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -15,6 +15,8 @@ MANIFEST = "manifest.json"
 _EXIF_ORIENTATION = 0x0112
 _EIGHT_BIT_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 _JPEG_TAIL_BYTES = 512
+# What Pillow's decoders raise on broken content; OSError is also its UnidentifiedImageError.
+_BROKEN_IMAGE = (OSError, ValueError, SyntaxError, TypeError, Image.DecompressionBombError)
 
 
 class UnreadableImageError(RecordError):
@@ -78,8 +80,10 @@ def upright_size(path: Path) -> Size:
                 raise UnreadableImageError(f"the image {path} has mode {image.mode}; convert it to 8 bits a channel")
             turned = image.getexif().get(_EXIF_ORIENTATION, 1) >= 5
             return (image.height, image.width) if turned else image.size
-    except (OSError, Image.DecompressionBombError) as error:
-        raise UnreadableImageError(f"the image {path} cannot be read: {error}") from error
+    except RecordError:
+        raise
+    except _BROKEN_IMAGE as error:
+        raise _told(path, error) from error
 
 
 def open_rgb(path: Path, size: Size) -> Image.Image:
@@ -91,10 +95,18 @@ def open_rgb(path: Path, size: Size) -> Image.Image:
             file.load()
             ImageOps.exif_transpose(file, in_place=True)  # this and the next line copy only where there is need
             image = file if file.mode == "RGB" else file.convert("RGB")
-    except (OSError, Image.DecompressionBombError) as error:  # OSError is also Pillow's UnidentifiedImageError
-        raise UnreadableImageError(f"the image {path} cannot be read: {error}") from error
+    except RecordError:
+        raise
+    except _BROKEN_IMAGE as error:
+        raise _told(path, error) from error
     _check_size(path, image.size, size)
     return image
+
+
+def _told(path: Path, error: Exception) -> RecordError:
+    """What is wrong with a file: its content, or (where the system gave a number) the way to it."""
+    reached = getattr(error, "errno", None) is None
+    return (UnreadableImageError if reached else RecordError)(f"the image {path} cannot be read: {error}")
 
 
 def _check_size(path: Path, found: Size, recorded: Size) -> None:

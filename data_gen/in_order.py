@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, TypeVar
 
 from data_gen.command_line import UsageError
@@ -35,12 +37,17 @@ def map_in_order(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except KeyboardInterrupt:
+        executor.shutdown(wait=False, cancel_futures=True)  # what is under way may take minutes
+        raise
     except BrokenProcessPool as error:
         raise UsageError(
             "a worker process was killed, maybe for want of memory; go on with --resume and fewer --workers"
         ) from error
-    finally:
+    except BaseException:
         executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
 
 
 def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
@@ -48,7 +55,7 @@ def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], 
     if workers == 1:
         yield from map(function, items)
         return
-    executor = ProcessPoolExecutor(workers, get_context("spawn"), _leave_interruptions)
+    executor = ProcessPoolExecutor(workers, get_context("spawn"), _follow_parent)
     yield from map_in_order(executor, function, items, workers * JOBS_PER_WORKER)
 
 
@@ -66,13 +73,20 @@ def map_in_forks(
 _CALLED: list[Callable[[Any], Any]] = []  # of a forked process
 
 
-def _leave_interruptions() -> None:
-    """Ctrl-C reaches all processes of a terminal; the parent alone says what to do."""
+def _follow_parent() -> None:
+    """A worker leaves Ctrl-C, which reaches all processes of a terminal, to its parent, and ends when that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := parent_process():
+        parent.join()
+        os._exit(1)
 
 
 def _take(function: Callable[[Any], Any]) -> None:
-    _leave_interruptions()
+    _follow_parent()
     _CALLED[:] = [function]
 
 

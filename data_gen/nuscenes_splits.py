@@ -6,6 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from data_gen.nuscenes_tables import WorldError
 
 SPLITS = ("train", "val", "test")
@@ -35,9 +37,9 @@ def split_of_scenes(folder: Path) -> dict[str, str]:
     own = folder / "splits.json"
     if own.is_file():
         try:
-            named = json.loads(own.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise WorldError(f"{own} is no JSON: {error}") from error
+            named = msgspec.json.decode(own.read_bytes(), type=dict[str, list[str]])
+        except msgspec.DecodeError as error:
+            raise WorldError(f"{own} does not list scene names by split: {error}") from error
         if named.keys() & set(SPLITS):
             return {scene: split for split in SPLITS for scene in named.get(split, [])}
     prefix = "mini_" if folder.name == "v1.0-mini" else ""

@@ -129,6 +129,11 @@ def version_folder(root: Path, version: str) -> Path:
     raise WorldError(f"{root} has no version {version!r}; versions there: {', '.join(found) or 'none'}")
 
 
+def table_files(folder: Path) -> list[Path]:
+    """The tables of a version folder that the builder reads, those that are there."""
+    return [path for name in _FILES.values() if (path := folder / f"{name}.json").is_file()]
+
+
 def has_table(folder: Path, row_type: type[TableRow]) -> bool:
     """Whether a version folder holds the table of a row type."""
     return (folder / f"{_FILES[row_type]}.json").is_file()

@@ -31,19 +31,15 @@ class PublicMetadata:
 def read_public_metadata(source: str, split: str = "all") -> PublicMetadata:
     """The metadata of a local folder or file, or of a dataset on the hub; `split` chooses where there are several.
 
-    Scenes have the size of their image file, or nuScenes' own where there is no file. Raises UsageError when nothing
-    usable is found, RecordError on a bad line or image.
+    Scenes have the size that their row tells, else nuScenes' own. Raises UsageError when nothing usable is found,
+    RecordError on a bad line, or an image of another size.
     """
     path = find_metadata(_local(source, split), split)
     scenes = read_scenes(path)
     if not scenes:
         raise RecordError(f"{path} holds no image")
-    there = [(path.parent / scene.file_name).is_file() for scene in scenes]
-    sized = [
-        _with_size_of_file(scene, path.parent, split) if found else replace(scene, split=_split(scene, split))
-        for scene, found in zip(scenes, there, strict=True)
-    ]
-    return PublicMetadata(path, sized, there.count(False))
+    missing = sum(not (path.parent / scene.file_name).is_file() for scene in scenes)
+    return PublicMetadata(path, [_checked(scene, path.parent, split) for scene in scenes], missing)
 
 
 def find_metadata(source: Path, split: str) -> Path:
@@ -81,9 +77,13 @@ def _local(source: str, split: str) -> Path:
         raise UsageError(f"{source} is no folder here, and the hub did not give it: {error}") from error
 
 
-def _with_size_of_file(scene: SceneImage, root: Path, split: str) -> SceneImage:
-    width, height = upright_size(root / scene.file_name)
-    return replace(scene, width=width, height=height, split=_split(scene, split))
+def _checked(scene: SceneImage, root: Path, split: str) -> SceneImage:
+    """The scene with its split. Raises RecordError where its image is not of the size that its boxes are about."""
+    path = root / scene.file_name
+    if path.is_file() and (found := upright_size(path)) != (scene.width, scene.height):
+        there, wanted = ("{}x{}".format(*size) for size in (found, (scene.width, scene.height)))
+        raise RecordError(f"the image {path} is {there} pixels, the boxes of its record are about {wanted}")
+    return replace(scene, split=_split(scene, split))
 
 
 def _split(scene: SceneImage, split: str) -> str:

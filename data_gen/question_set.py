@@ -16,7 +16,7 @@ from rewards.grading import SCORINGS, grade_text
 class QuestionSet:
     """The questions of a file, and what is wrong with given units: those left out, and true answers that cannot score.
 
-    Both map a name to its reason. They stay empty for scenes that this project made itself.
+    Both map a name to its reason. They stay empty for scenes that were just made.
     """
 
     questions: list[Question]
@@ -25,25 +25,25 @@ class QuestionSet:
 
 
 def make_questions(
-    units: Sequence[Unit], source: str, depth_ranges: str, templates: Templates | None = None
+    units: Sequence[Unit], source: str, depth_ranges: str, templates: Templates | None = None, trusted: bool = True
 ) -> QuestionSet:
     """All questions of the units.
 
-    From `metadata`, which others made, a unit that cannot be asked is left out with its reason, and a true answer that
-    does not score full marks is told. Anywhere else both are bugs and raise ValueError or RuntimeError.
+    Of scenes that others made or may have changed (not `trusted`) a unit that cannot be asked is left out with its
+    reason, and a true answer that does not score full marks is told. Else both are bugs: ValueError, RuntimeError.
     """
     made = QuestionSet([])
     for unit in units:
         try:
             asked = list(questions_of(unit, source=source, depth_ranges=depth_ranges))
         except ValueError as error:
-            if source != "metadata":
+            if trusted:
                 raise
             made.left_out[unit.name] = str(error)
             continue
         for question in asked:
             if problem := truth_problem(question):
-                if source != "metadata":
+                if trusted:
                     raise RuntimeError(f"the true answer of {question.id} fails {problem}; question: {question}")
                 made.unscorable[question.id] = problem
         made.questions.extend(map(templates.fill, asked) if templates else asked)

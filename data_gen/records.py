@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,6 +93,10 @@ class Question:
         return self.answer if isinstance(self.answer, str) else f"[{self.answer[0]}, {self.answer[1]}]"
 
 
+_QUESTION_FIELDS = tuple(item.name for item in fields(Question))
+_OBJECT_FIELDS = tuple(item.name for item in fields(QuestionObject))
+
+
 @dataclass(frozen=True)
 class Trace:
     """A question with a reasoning trace; a line of `cot.jsonl`. `rules` is the sha256 of its rules."""
@@ -137,8 +141,10 @@ def _wording_problem(question: Question) -> str | None:
     texts = {"question": question.question, **{f"option {text!r}": text for text in question.options}}
     texts |= {f"name {item.name!r}": item.name for item in question.objects}
     for what, text in texts.items():
-        if not text.strip() or holds_markup(text):
-            return f"the {what} is empty or holds tags or special tokens"
+        if not text.strip() or holds_markup(text) or len(text.splitlines()) > 1:
+            return f"the {what} is empty, has several lines, or holds tags or special tokens"
+    if len({normalise(item.name) for item in question.objects}) < len(question.objects):
+        return f"its two objects have the same name, {question.objects[0].name!r}"
     return None
 
 
@@ -159,9 +165,12 @@ def _answer_problem(question: Question) -> str | None:
 
 def question_to_row(question: Question) -> dict[str, Any]:
     """A question as a flat JSON object."""
-    row = asdict(question)
-    flat = {**flat_row(row), "objects": [flat_row(item) for item in row["objects"]]}
-    return {name: value for name, value in flat.items() if value or name != "prompt"}
+    # Not dataclasses.asdict, which copies every number: thousands of questions are written and compared per run.
+    row = flat_row({name: getattr(question, name) for name in _QUESTION_FIELDS})
+    row["objects"] = [flat_row({name: getattr(item, name) for name in _OBJECT_FIELDS}) for item in question.objects]
+    if not question.prompt:
+        del row["prompt"]
+    return row
 
 
 def question_from_row(row: dict[str, Any]) -> Question:
@@ -271,7 +280,7 @@ def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 row = json.loads(text) if text.strip() else None
-            except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are
+            except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are the former
                 raise RecordError(f"{path}, line {number}: no JSON in UTF-8: {error}") from error
             if row is None and not text.strip():
                 continue

@@ -6,12 +6,14 @@ original ones.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from data_gen.compass import DIRECTIONS
 from data_gen.records import Metres3, Pixels2, Pixels4, read_records
 
 Image = TypeVar("Image", "SceneImage", "DroppedObjects")
@@ -98,7 +100,23 @@ def scene_to_row(scene: SceneImage) -> dict[str, Any]:
 
 def scene_from_row(row: dict[str, Any]) -> SceneImage:
     """A scene from a row of ours or of the public metadata. Raises ValueError, KeyError on bad columns."""
-    return _from_columns(row, SceneImage, _SCENE_COLUMNS, _OUR_COLUMNS)
+    scene = _from_columns(row, SceneImage, _SCENE_COLUMNS, _OUR_COLUMNS)
+    for item in scene.objects:
+        if problem := _object_problem(item):
+            raise ValueError(f"{item.description!r}: {problem}")
+    return scene
+
+
+def _object_problem(item: SceneObject) -> str | None:
+    """Why nothing can be asked about an object, or None."""
+    numbers = (*item.box_xyxy_px, *item.pixel_xy, *item.xyz_m, item.depth_m, item.distance_m)
+    if not all(map(math.isfinite, numbers)):
+        return "a number is not finite"
+    if item.depth_m <= 0:
+        return f"a depth of {item.depth_m} m is not ahead of the camera"
+    if item.heading not in DIRECTIONS:
+        return f"unknown heading {item.heading!r}; known: {', '.join(DIRECTIONS)}"
+    return None
 
 
 def drops_to_row(drops: DroppedObjects) -> dict[str, Any]:
@@ -120,6 +138,8 @@ def _columns_of(image: SceneImage | DroppedObjects, attributes: dict[str, str]) 
 
 def _from_columns(row: dict[str, Any], kind: type[Image], needed: dict[str, str], known: dict[str, str]) -> Image:
     columns = {a: row[name] for name, a in needed.items()} | {a: row[name] for name, a in known.items() if name in row}
+    if odd := [name for name, values in columns.items() if not isinstance(values, list)]:
+        raise ValueError(f"the column of {odd[0]} must hold a list, one entry per object")
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of different lengths: {lengths}")

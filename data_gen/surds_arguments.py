@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.build_report import describe_thresholds, tool_version
-from data_gen.command_line import UsageError, available_cores, positive
+from data_gen.command_line import UsageError, available_cores, positive, version_name
 from data_gen.depth_ranges import DEPTH_RANGES
 from data_gen.describe import DescriberOptions, add_describer_options, describer_options
 from data_gen.files import read_json
@@ -15,7 +15,7 @@ from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, PAPER_VALUES, Thresh
 from data_gen.images import MANIFEST
 from data_gen.scene_builder import PIXELS
 from data_gen.templates import Templates
-from data_gen.world import has_lidarseg, tables_bytes
+from data_gen.world import has_lidarseg, tables_checksum
 
 # What questions depend on beside the scenes.
 QUESTION_SETTINGS = ("seed", "depth_ranges", "prompts", "balance")
@@ -35,7 +35,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     add("--from-metadata", metavar="PATH|HUB_ID", help=public)
     scenes = "instead of --nuscenes: the folder of a finished build, of whose scenes other questions are made"
     add("--from-scenes", type=Path, metavar="DIR", help=scenes)
-    add("--version", default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
+    add("--version", type=version_name, default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
     add("--out", type=Path, default=Path("data/surds"), metavar="DIR", help="folder to write (default: %(default)s)")
     add("--split", choices=("all", "train", "val"), default="all", help="which scenes (default: %(default)s)")
     add_thresholds(parser.add_argument_group("filters"), Thresholds())
@@ -128,7 +128,8 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
         "prompts": templates.digest if templates else "own",
     }
     if options.from_metadata is not None:
-        return {"from_metadata": options.from_metadata, **shared}
+        given = Path(options.from_metadata)
+        return {"from_metadata": str(given.resolve()) if given.exists() else options.from_metadata, **shared}
     shared["balance"] = options.balance
     if options.from_scenes is not None:
         return {"from_scenes": str(options.from_scenes.resolve()), **shared}
@@ -136,7 +137,7 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
     return {
         "tool": tool_version(),
         "nuscenes": str(options.nuscenes.resolve()),
-        "tables_bytes": tables_bytes(options.nuscenes, options.version),
+        "tables": tables_checksum(options.nuscenes, options.version),
         "lidarseg": has_lidarseg(options.nuscenes, options.version),
         **shared,
         **{name: getattr(options, name) for name in kept},
@@ -146,8 +147,8 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
 
 
 def of_scenes(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings without those that only questions depend on."""
-    return {name: value for name, value in settings.items() if name not in QUESTION_SETTINGS}
+    """The settings that scenes depend on. Where the folder lies does not matter: its tables are known by content."""
+    return {name: value for name, value in settings.items() if name not in (*QUESTION_SETTINGS, "nuscenes")}
 
 
 def _option(name: str) -> str:

@@ -13,10 +13,9 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from io import BytesIO
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from PIL import Image, ImageDraw
 from data_gen.command_line import parse_with_config
 from data_gen.files import write_whole
 from data_gen.folders import OutputFolder
+from data_gen.in_order import map_in_processes
 from data_gen.rendering.drives import (
     MAP_SIDE_M,
     ScenePlan,
@@ -73,7 +73,7 @@ def write_world(out: Path, spec: WorldSpec, *, resume: bool = False, overwrite: 
     jobs = [(out, spec, scene, frame) for scene in range(spec.scenes) for frame in range(spec.frames_per_scene)]
     counts: list[list[LidarCounts]] = [[] for _ in range(spec.scenes)]
     with tqdm(total=len(jobs) * len(CAMERAS), unit="image", desc="synthetic world") as progress:
-        for job, count in zip(jobs, _run(jobs, spec.frames_per_scene, workers), strict=True):
+        for job, count in zip(jobs, map_in_processes(write_keyframe, jobs, workers), strict=True):
             counts[job[2]].append(count)
             progress.update(len(CAMERAS))
     plans = [plan_scene(spec, scene) for scene in range(spec.scenes)]
@@ -98,15 +98,6 @@ def _prepare_folder(out: Path, spec: WorldSpec, resume: bool, overwrite: bool) -
         raise ValueError(f"cannot resume {out}: it holds {found}, asked for {wanted}; start anew with --overwrite")
     OutputFolder(out, "world", resume, overwrite).prepare()
     spec_path.write_text(wanted)
-
-
-def _run(jobs: list[Job], scene_length: int, workers: int) -> Iterator[LidarCounts]:
-    """Key frames in order, a scene at a time to each worker."""
-    if workers == 1:
-        yield from map(write_keyframe, jobs)
-        return
-    with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(write_keyframe, jobs, chunksize=scene_length)
 
 
 def write_keyframe(job: Job) -> LidarCounts:

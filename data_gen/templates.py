@@ -102,7 +102,7 @@ def slot_values(question: Question) -> tuple[str, ...]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text in UTF-8: {error}") from error
 

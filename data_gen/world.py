@@ -7,6 +7,7 @@ world can be handed to forked processes at no cost. No image and no lidar file i
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from data_gen.geometry import Floats
 from data_gen.lidar_files import check_label_count, point_count
-from data_gen.nuscenes_tables import Lidarseg, WorldError, has_table, version_folder
+from data_gen.nuscenes_tables import Lidarseg, WorldError, has_table, table_files, version_folder
 from data_gen.world_arrays import NO_LABEL, BoxRows, Ints, KeyFrameRows, Texts, read_boxes, read_key_frames
 from data_gen.world_sensors import CameraRows, LidarRows, read_label_files, read_sensor_files
 
@@ -160,9 +161,14 @@ def has_lidarseg(root: Path, version: str) -> bool:
     return has_table(version_folder(root, version), Lidarseg) and (root / "lidarseg").is_dir()
 
 
-def tables_bytes(root: Path, version: str) -> int:
-    """Size of all tables together, by which another state of a folder is noticed without reading it."""
-    return sum(path.stat().st_size for path in version_folder(root, version).glob("*.json"))
+def tables_checksum(root: Path, version: str) -> str:
+    """One number for the content of all tables that are read, by which another state of a folder is noticed."""
+    checksum = 0
+    for path in table_files(version_folder(root, version)):
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 24):
+                checksum = zlib.crc32(chunk, checksum)
+    return f"{checksum:08x}"
 
 
 def _check_labels(folder: Path, boxes: BoxRows) -> None:

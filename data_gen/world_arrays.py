@@ -7,6 +7,7 @@ tuples.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,8 @@ def read_boxes(folder: Path, frame_of: dict[str, int]) -> BoxRows:
     categories, instances = read_table(folder, Category), read_table(folder, Instance)
     category_of = positions((row.category_token for row in instances), index_of(categories), "category")
     instance_of = index_of(instances)
+    if odd := [row.name for row in categories if not re.fullmatch(r"[A-Za-z0-9_.]+", row.name)]:
+        raise WorldError(f"category.json has the name {odd[0]!r}; names are letters, digits, `_` and dots")
     columns = [_box_columns(rows, frame_of, instance_of) for rows in read_batches(folder, Annotation) if rows]
     if not columns:
         raise WorldError(f"{folder} has no annotations; the test split comes without: choose another version")

@@ -102,6 +102,7 @@ def read_sensor_files(
     sweeps, images = files.chosen(np.flatnonzero(is_lidar)), files.chosen(np.flatnonzero(~is_lidar))
     _check_complete(sweeps, frame_of, LIDAR)
     _check_complete(images, frame_of, "camera")
+    _check_names(images)
     rotations, translations_m = _poses(folder, files, mounts)
     lidars = LidarRows(
         file_names=texts([row.filename for row in sweeps.rows]),
@@ -198,6 +199,13 @@ def _check_distinct(files: _Files) -> None:
             f"sample_data.json has two key-frame files of one channel for the key frame {first.sample_token}: "
             f"{first.filename} and {second.filename}; only one of them can be right"
         )
+
+
+def _check_names(files: _Files) -> None:
+    """Raise WorldError naming a file that two rows claim."""
+    names, counts = np.unique([row.filename for row in files.rows], return_counts=True)
+    if len(names) < len(files.rows):
+        raise WorldError(f"sample_data.json names the file {names[counts.argmax()]} for two key-frame rows")
 
 
 def _check_complete(files: _Files, frame_of: dict[str, int], what: str) -> None:

@@ -158,6 +158,12 @@ def test_an_image_without_size_is_named(tmp_path: Path) -> None:
         load_world(root, VERSION)
 
 
+def test_a_category_that_could_not_be_named_in_a_question_is_refused(tmp_path: Path) -> None:
+    root = edited(tmp_path, "category", with_field("name", "vehicle.van (white)"))
+    with pytest.raises(WorldError, match=r"category\.json has the name 'vehicle\.van \(white\)'"):
+        load_world(root, VERSION)
+
+
 # --- key frames ---
 
 
@@ -170,6 +176,9 @@ def test_a_key_frame_without_a_camera_or_lidar_is_named(tmp_path: Path) -> None:
     with pytest.raises(WorldError, match="key frame later has no camera"):
         load_world(root, VERSION)
     edit_table(root, "sample_data", lambda rows: [*rows, {**rows[0], "token": "d3", "sample_token": "later"}])
+    with pytest.raises(WorldError, match=rf"names the file {IMAGE_FILE} for two key-frame rows"):
+        load_world(root, VERSION)
+    edit_table(root, "sample_data", lambda rows: [*rows[:-1], {**rows[-1], "filename": "samples/CAM_FRONT/b.jpg"}])
     assert [len(views_of(frame)[0]) for frame in load_world(root, VERSION)] == [1, 0]
 
 

@@ -78,3 +78,57 @@ def test_an_image_counts_as_far_as_its_last_object_got(tmp_path: Path) -> None:
     images = {row["stage"]: row["images"] for row in stages}
     assert images["other_category"] == images["image_has_repeated_class"] == 1
     assert images["few_lidar_points"] == images["duplicate_description"] == 0
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_finished_build_that_lost_a_file_is_not_taken_for_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = write_folder(tmp_path / "world", [CAR]), tmp_path / "out"
+    build(root, out)
+    (out / "questions.jsonl").unlink()
+    command = ("--nuscenes", str(root), "--out", str(out))
+    assert "lacks questions.jsonl of its build" in told(capsys, *command, "--resume")
+    (out / "manifest.json").write_text("[]")
+    assert "manifest.json holds no object; start anew with --overwrite" in told(capsys, *command, "--resume")
+
+
+def test_what_is_read_from_the_folder_is_never_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = write_folder(tmp_path / "world", [CAR]), tmp_path / "out"
+    build(root, out)
+    (out / "my.yaml").write_text("seed: 3\n")
+    command = ("--nuscenes", str(root), "--out", str(out), "--overwrite", "--config", str(out / "my.yaml"))
+    assert "my.yaml is read from the folder that is written to" in told(capsys, *command)
+    assert (out / "my.yaml").exists() and (out / "questions.jsonl").exists()
+
+
+def test_another_content_of_the_tables_is_another_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root, out = write_folder(tmp_path / "world", [CAR]), tmp_path / "out"
+    build(root, out)
+    table = root / "v1.0-trainval" / "sample_annotation.json"
+    table.write_text(table.read_text().replace("[12.0,", "[13.0,"))  # the same size
+    assert "other settings (tables" in told(capsys, "--nuscenes", str(root), "--out", str(out), "--resume")
+
+
+def test_a_version_is_the_name_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = write_folder(tmp_path / "world", [CAR])
+    assert build(root, tmp_path / "out", "--version", "v1.0-trainval/")["version"] == "v1.0-trainval"
+    bad = ("--nuscenes", str(root), "--out", str(tmp_path / "no"), "--version", str(root / "v1.0-trainval"))
+    assert "the name of a folder in the nuScenes root is needed" in told(capsys, *bad)
+
+
+def test_corrected_scenes_give_the_questions_that_can_be_asked(tmp_path: Path) -> None:
+    """Scenes edited by hand, say to mend a name, may hold what no question can be made of."""
+    person = BoxSpec("human.pedestrian.adult", 14.0, 3.0, colour=(36, 84, 208))
+    build(write_folder(tmp_path / "world", [CAR, person]), tmp_path / "first")
+    scenes = tmp_path / "first" / "scenes.jsonl"
+    scenes.write_text(scenes.read_text().replace("adult wearing a blue shirt", "red car"))
+    main(["--from-scenes", str(tmp_path / "first"), "--out", str(tmp_path / "again")])
+    left_out = json.loads((tmp_path / "again" / "manifest.json").read_text())["left_out"]
+    assert set(left_out) == {"distance-0-0-1", "left-right-0-0-1", "front-behind-0-0-1"}

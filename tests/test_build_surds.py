@@ -122,7 +122,7 @@ def test_without_lidarseg_one_warning_and_a_word_in_the_manifest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = build(write_folder(tmp_path / "world", [CAR], lidarseg=False), tmp_path / "out")
-    assert manifest["lidar_rule"] == "no lidarseg on disk: lidar points inside the 3D box"
+    assert manifest["lidar_rule"] == "no lidarseg (its table or its files): lidar points inside the 3D box"
     assert capsys.readouterr().err.count("warning: no lidarseg") == 1
 
 

@@ -69,3 +69,18 @@ def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_an_input_above_the_output_is_fine(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     OutputFolder(tmp_path / "eval", "evaluation", inputs=(tmp_path,)).prepare()
+
+
+def test_a_folder_is_emptied_from_the_sign_that_it_is_finished_to_the_sign_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill at any moment leaves a folder that is neither taken for finished nor for a stranger's."""
+    out = tmp_path / "out"
+    OutputFolder(out, "traces").prepare()
+    for name in ("a", "manifest.json", "z"):
+        (out / name).touch()
+    removed = []
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: (removed.append(path.name), unlink(path))[1])
+    OutputFolder(out, "traces", overwrite=True).prepare()
+    assert removed[0] == "manifest.json" and removed[-1] == ".drive_spatial_rl" and set(removed[1:-1]) == {"a", "z"}

@@ -87,14 +87,17 @@ def test_fair_ranges_keep_everything_but_the_depth_options(tmp_path: Path) -> No
     assert {question.depth_ranges for question in fair} == {"fair"}
 
 
-def test_sizes_come_from_the_images_where_there_are_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path / "public", [*ALONE, PAIR])
-    Image.new("RGB", (1000, 500)).save(folder / "pair.webp")
+def test_an_image_must_have_the_size_that_its_boxes_are_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = {**PAIR, "width": 800, "height": 450, "file_name": "half.webp"}
+    folder = write(tmp_path / "public", [*ALONE, PAIR, ALONE[0] | {"file_name": "more.webp"}] + [half, ALONE[1]])
+    Image.new("RGB", (800, 450)).save(folder / "half.webp")
     manifest = build(folder, tmp_path / "out")
-    sizes = {question.image: question.image_size for question in read_questions(tmp_path / "out" / "questions.jsonl")}
-    assert sizes["pair.webp"] == (1000, 500) and set(sizes.values()) == {(1000, 500), (1600, 900)}
-    assert manifest["missing_images"] == 3
-    assert "3 images are not beside" in capsys.readouterr().err
+    assert manifest["missing_images"] == 6 and "6 images are not beside" in capsys.readouterr().err
+    Image.new("RGB", (800, 450)).save(folder / "pair.webp")
+    told = fails(capsys, "--from-metadata", str(folder), "--out", str(tmp_path / "no"))
+    assert "pair.webp is 800x450 pixels, the boxes of its record are about 1600x900" in told
 
 
 def test_what_cannot_be_asked_or_scored_is_kept_out_or_kept_in_and_told(
@@ -104,13 +107,30 @@ def test_what_cannot_be_asked_or_scored_is_kept_out_or_kept_in_and_told(
     off = row("0.webp", ("white car", 10.0, (400, 300)), xy2Ds=[[500, 300]])  # beside its own box
     folder = write(tmp_path / "public", [twins, off])
     manifest = build(folder, tmp_path / "out")
-    assert set(manifest["left_out"]) == {"distance-0-0-1", "left-right-0-0-1"}
-    assert "say the same" in manifest["left_out"]["distance-0-0-1"]
+    assert set(manifest["left_out"]) == {"distance-0-0-1", "left-right-0-0-1", "front-behind-0-0-1"}
+    assert "have the same name, 'white car'" in manifest["left_out"]["front-behind-0-0-1"]
     assert set(manifest["unscorable"]) == {"pixel-1-0"}
     ids = {question.id for question in read_questions(tmp_path / "out" / "questions.jsonl")}
-    assert {"pixel-1-0", "front-behind-0-0-1-0"} <= ids and "distance-0-0-1-0" not in ids
+    assert "pixel-1-0" in ids and "distance-0-0-1-0" not in ids
     told = capsys.readouterr().err
-    assert "2 units cannot be asked" in told and "1 true answers cannot score" in told
+    assert "3 units cannot be asked" in told and "1 true answers cannot score" in told
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depths": [float("nan")]}, "line 1: 'white car': a number is not finite"),
+        ({"depths": [-5.0]}, "line 1: 'white car': a depth of -5.0 m is not ahead"),
+        ({"yaw_descs": ["Up"]}, "line 1: 'white car': unknown heading 'Up'; known: North"),
+        ({"descs": "a"}, "line 1: the column of description must hold a list"),
+        ({"depths": None}, "line 1: the column of depth_m must hold a list"),
+    ],
+)
+def test_a_row_that_nothing_can_be_asked_about_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+) -> None:
+    folder = write(tmp_path / "public", [{**ALONE[0], **change}, PAIR])
+    assert message in fails(capsys, "--from-metadata", str(folder), "--out", str(tmp_path / "out"))
 
 
 def test_the_split_chooses_among_several_metadata_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from data_gen.chat import ChatClient, user_message
+from data_gen.chat import ChatClient, ChatError, user_message
 from data_gen.describers.crops import crop_of, read_image
 from data_gen.describers.standardise import standardise
 from data_gen.describers.wording import answer_form, question_about
@@ -31,7 +31,10 @@ def endpoint_describer(urls: Sequence[str], model: str, concurrency: int) -> Des
         opened = read_image(image)  # here, in the thread that sends it: never more images in memory than threads
         if opened is None:
             return [UNREADABLE] * len(image.objects)
-        return [_ask(client, opened, item) for item in image.objects]
+        try:
+            return [_ask(client, opened, item) for item in image.objects]
+        except ChatError as error:
+            raise ChatError(f"{error} (asked about {image.path})") from error
 
     def describe(images: Iterable[AskedImage]) -> Iterator[list[Description]]:
         try:

@@ -67,6 +67,7 @@ def standardise(raw: str, category: str) -> Description:
     Problems: `no_description` for an empty text, `colour_unclear` for three colours or more, blends and "dark" alone,
     `vague_description` for the rest: no colour, no garment, doubt, negations, several objects, another kind of object.
     """
+    raw = raw[:_LONGEST_TEXT]
     text = _plain(raw)
     if not re.search(r"\w", text):
         return Description(problem="no_description", raw=raw)
@@ -85,7 +86,7 @@ def standardise(raw: str, category: str) -> Description:
 
 def _plain(raw: str) -> str:
     """Lower case without markup, hyphens and possessives; "t-shirt" in one word; cut to a sane length."""
-    text = unicodedata.normalize("NFKC", raw[:_LONGEST_TEXT]).lower().replace("\u2019", "'")
+    text = unicodedata.normalize("NFKC", raw).lower().replace("\u2019", "'")
     text = re.sub(r"\bt[\s\u2010-]?shirt", "tshirt", text)
     text = re.sub(r"[*_`\"\u2010-\u2015-]+", " ", text)
     return re.sub(r"'s\b", "", text)

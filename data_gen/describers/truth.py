@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import msgspec
 
 from data_gen.describers.crops import read_image
 from data_gen.describers.standardise import standardise
 from data_gen.descriptions import UNREADABLE, AskedImage, Describer, Description
 from data_gen.in_order import map_in_processes
 from data_gen.nuscenes_tables import WorldError
+
+
+class _Row(msgspec.Struct):
+    sample_annotation_token: str
+    description: str
 
 
 def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
@@ -22,10 +28,10 @@ def truth_describer(version_folder: Path, workers: int = 1) -> Describer:
     if not path.is_file():
         raise WorldError(f"--describer truth needs {path}, which only synthetic worlds have; use --describer colour")
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        text_of = {row["sample_annotation_token"]: row["description"] for row in rows}
-    except (ValueError, TypeError, KeyError) as error:
-        raise WorldError(f"{path} does not list descriptions by sample_annotation_token: {error!r}") from error
+        rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
+    except msgspec.DecodeError as error:
+        raise WorldError(f"{path} does not list descriptions by sample_annotation_token: {error}") from error
+    text_of = {row.sample_annotation_token: row.description for row in rows}
 
     def describe(images: Iterable[AskedImage]) -> Iterator[list[Description]]:
         for image, readable in map_in_processes(_checked, images, workers):
