@@ -29,7 +29,9 @@ _SECOND = re.compile(r"[)\]*_.\s]*+(?:,|/|&|\+|or\b|and\b)\s*+(?:option\s++)?+[(
 _JUDGED_RIGHT = re.compile(r"[)\]*_\"'`\s]*+(?:is|seems|looks)\s++(?:the\s++)?+(?:correct|right|best|answer|most)\b")
 _NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|wrong|incorrect|false|eliminated?)\b|n['’]t\b", re.IGNORECASE)
 _YES_NO = re.compile(r"(yes|no)\b\s*(?:[,.;:!\n]|\Z)", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"[.,;:!?\n]")
 _TAIL_CHARACTERS = 200
+_CLAUSE_CHARACTERS = 40
 _UNSETTLED = ""  # what a mark says that names two letters, or one that no option has
 
 
@@ -78,20 +80,19 @@ def _known(letter: str, letters: str) -> str:
 
 def _marks(body: str, options: Sequence[str]) -> tuple[list[str], list[str]]:
     """What the marks of a text say: those that give an answer, and those that only mention an option."""
-    strong, weak = [], []
+    strong, weak = list[str](), list[str]()
     for mark in _MARK.finditer(body):
         tail = body[mark.end() : mark.end() + _TAIL_CHARACTERS].partition("\n")[0]
         word, linked = mark.group(1).lower(), mark.group(2) is not None
         said, rest = _letter_said(tail, letters_of(options))
         if said is None and linked:
             said = _named(tail, options)
-        if said is None:
+        clause = _CLAUSE_END.split(body[max(0, mark.start() - _CLAUSE_CHARACTERS) : mark.start()])[-1]
+        denied = _NEGATED.search(clause) or (not linked and _NEGATED.search(rest[:_CLAUSE_CHARACTERS]))
+        if said is None or denied:
             continue
-        if word in ("option", "choice", "letter") and not linked and not _JUDGED_RIGHT.match(rest):
-            if not _NEGATED.search(rest[:40]):
-                weak.append(said)
-        else:
-            strong.append(said)
+        mentioned = word in ("option", "choice", "letter") and not linked and not _JUDGED_RIGHT.match(rest)
+        (weak if mentioned else strong).append(said)
     return strong, weak
 
 
