@@ -33,6 +33,7 @@ from eval.cycling_report import write_report
 from eval.cycling_scores import JUDGE, NO_CHOICE, RULE, Outcome, summarise
 from eval.cycling_summary import CyclingSummary, JudgeUse, make_summary, read_summary, write_summary
 from eval.engines import Reply, Request
+from eval.replay import limit_of_run
 from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
 from eval.session import (
     EvalConfig,
@@ -91,6 +92,8 @@ def evaluate(config: CyclingConfig) -> CyclingSummary:
     """Ask, read, score and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
     data = items_path(config.data)
     check_engine(config)
+    if config.replay and config.limit is None:
+        config = replace(config, limit=limit_of_run(Path(config.replay)))
     items = first_of_each_task(read_items(data), config.limit)
     root = image_folder(data, config.images)
     sizes = image_sizes(items, root, must_be_there=checks_images(config))

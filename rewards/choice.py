@@ -17,7 +17,7 @@ _SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>|<(?:pad|eos|bos|unk)>")
 _WHOLE = re.compile(r"[*_(\[\"'`\s$]*+([A-Za-z])[*_)\]\"'`.:\s$]*+")
 _BOXED = re.compile(r"\\boxed\{\s*+(?:\\text(?:bf)?\{)?+([^{}\n]{1,200})\}")
 _MARK = re.compile(
-    r"\b(answer|letter|option|choice|choose|select|pick)\b[\s*_]*+(is|was|would be|should be|[:=])?+[\s:*_]*+",
+    r"\b(answer|letter|option|choice|choose|select|pick)\b[\s*_\"']*+(is|was|would be|should be|[:=])?+[\s:*_]*+",
     re.IGNORECASE,
 )
 _LETTER = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,13 +189,27 @@ def test_another_style_is_another_run_and_a_replay_keeps_its_style(
     assert rows_of(tmp_path / "again") == rows_of(tmp_path / "run")
 
 
-@pytest.mark.parametrize("style", ["standard", "reasoning"])
-def test_the_tiny_model_sees_one_or_two_images(style: str, data: Path, tmp_path: Path) -> None:
-    options = ["--data", data, "--ckpt", "tiny", "--limit", 1, "--max-new-tokens", 6, "--max-pixels", 20_000]
-    assert evaluate(*options, "--prompt-style", style, "--batch-size", 3, "--out", tmp_path / "run") == 0
+def test_the_tiny_model_sees_one_or_two_images_and_a_missing_one_can_be_skipped(data: Path, tmp_path: Path) -> None:
+    items, copy = read_items(data), tmp_path / "copy"
+    shutil.copytree(data, copy)
+    lost = next(item for item in items if item.task == "TSG")
+    (copy / lost.images[0]).unlink()
+    options = ["--data", copy, "--ckpt", "tiny", "--limit", 1, "--max-new-tokens", 6, "--max-pixels", 20_000]
+    options += ["--prompt-style", "reasoning", "--batch-size", 3, "--out", tmp_path / "run"]
+    assert evaluate(*options) == 2, "without --on-missing skip nothing is asked"
+    assert evaluate(*options, "--on-missing", "skip") == 0
     rows = rows_of(tmp_path / "run")
-    assert len(rows) == len(TASKS) and all(0 < row["tokens"] <= 6 for row in rows)
+    assert len(rows) == len(TASKS)
+    assert all(row["tokens"] == 0 if row["id"] == lost.id else 0 < row["tokens"] <= 6 for row in rows)
     assert summary_of(tmp_path / "run")["tiny"] and summary_of(tmp_path / "run")["tasks"]["TO"]["items"] == 1
+    assert "image not found" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_replay_of_a_limited_run_has_its_limit(data: Path, tmp_path: Path) -> None:
+    assert evaluate("--data", data, "--engine", "random", "--limit", 2, "--out", tmp_path / "run") == 0
+    assert evaluate("--data", data, "--replay", tmp_path / "run", "--out", tmp_path / "again") == 0
+    assert rows_of(tmp_path / "again") == rows_of(tmp_path / "run")
+    assert {figures["items"] for figures in summary_of(tmp_path / "again")["tasks"].values()} == {2}
 
 
 def test_foreign_items_beside_their_images_need_no_manifest(data: Path, tmp_path: Path) -> None:
