@@ -62,7 +62,9 @@ def _drawn_means(sums_NT: np.ndarray, counts_NT: np.ndarray, seed: int) -> Itera
     images = len(sums_NT)
     rng = np.random.default_rng(seed)
     for _ in range(BOOTSTRAP_DRAWS // _DRAWS_AT_ONCE):
-        times_DN = rng.multinomial(images, np.full(images, 1 / images), size=_DRAWS_AT_ONCE).astype(float)
+        drawn_DN = rng.integers(images, size=(_DRAWS_AT_ONCE, images)) + images * np.arange(_DRAWS_AT_ONCE)[:, None]
+        times_D_N = np.bincount(drawn_DN.ravel(), minlength=images * _DRAWS_AT_ONCE)
+        times_DN = times_D_N.reshape(_DRAWS_AT_ONCE, images).astype(float)
         with np.errstate(invalid="ignore"):
             yield (times_DN @ sums_NT) / (times_DN @ counts_NT)
 

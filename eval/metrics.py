@@ -18,9 +18,9 @@ from data_gen.records import Question
 from eval.engines import RandomEngine, Request
 from eval.intervals import Interval, bootstrap_intervals
 from rewards.boxes import CoordinateFrame
-from rewards.grading import SCORINGS, TASKS, Grade, grade_text, unit_score
+from rewards.grading import TASKS, Grade, grade_answer, grade_text, unit_score
 from rewards.loc import loc_reward
-from rewards.response import LOCATED_TAGS, Response, parse
+from rewards.response import LOCATED_TAGS, Response, last_answer, parse
 from rewards.settings import RewardSettings
 
 SCORING_VERSION = 1
@@ -96,19 +96,25 @@ class Difference:
 
 def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame, style: str) -> Outcome:
     """Parse and grade one output under every scoring. `frame`: the coordinates that it is written in."""
-    objects = [{"name": item.name, "bbox": item.bbox} for item in question.objects]
-    width, height = question.image_size
-    (loc,) = loc_reward(
-        [output], settings=RewardSettings(frame=frame), objects=[objects], width=[width], height=[height]
-    )
+    truth = question.truth
+    response = parse(output, frame.size(question.image_size), TAGS_OF_STYLE[style])
     return Outcome(
         question=question,
         output=output,
         tokens=tokens,
-        response=parse(output, frame.size(question.image_size), TAGS_OF_STYLE[style]),
-        grades={scoring: grade_text(output, question.truth, frame, scoring) for scoring in SCORINGS},
-        loc=loc if style == "located" else None,
+        response=response,
+        grades={
+            "strict": grade_answer(response.answer, truth, frame),
+            "official": grade_text(output, truth, frame, "official"),
+        },
+        loc=_loc(question, output, frame) if style == "located" else None,
     )
+
+
+def _loc(question: Question, output: str, frame: CoordinateFrame) -> float | None:
+    objects = [{"name": item.name, "bbox": item.bbox} for item in question.objects]
+    settings, (width, height) = RewardSettings(frame=frame), question.image_size
+    return loc_reward([output], settings=settings, objects=[objects], width=[width], height=[height])[0]
 
 
 Floors = Mapping[str, dict[str, float]]
@@ -192,9 +198,11 @@ def random_scores(questions: Sequence[Question], seed: int) -> dict[str, float]:
     """Question id -> score of the guesses that `--engine random` makes under this seed, in original pixels."""
     frame = CoordinateFrame()
     requests = [Request(q.id, "", (), (), q.options, q.image_size) for q in questions]
-    truths = {question.id: question.truth for question in questions}
-    replies = RandomEngine(seed).replies(requests)
-    return {reply.id: grade_text(reply.output, truths[reply.id], frame).score for reply in replies}
+    guesses = RandomEngine(seed).replies(requests)
+    return {
+        question.id: grade_answer(last_answer(guess.output), question.truth, frame).score
+        for question, guess in zip(questions, guesses, strict=True)
+    }
 
 
 def _task_figures(

@@ -84,17 +84,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def write_report(folders: Sequence[Path], out: Path) -> list[Summary]:
-    """Write the page that compares the runs in `folders`; returns their summaries. Raises UsageError, RecordError."""
-    return [run.summary for run in write_page(folders, out)[0]]
+def write_report(folders: Sequence[Path], out: Path, questions: Sequence[Question] | None = None) -> list[Summary]:
+    """Write the page that compares the runs in `folders`; returns their summaries. Raises UsageError, RecordError.
+
+    questions: those that the first run was asked, where they are at hand; else they are read from their file.
+    """
+    return [run.summary for run in write_page(folders, out, questions)[0]]
 
 
-def write_page(folders: Sequence[Path], out: Path) -> tuple[list[FinishedRun], Findings]:
+def write_page(
+    folders: Sequence[Path], out: Path, questions: Sequence[Question] | None = None
+) -> tuple[list[FinishedRun], Findings]:
     """Write the page, and its numbers as Markdown and CSV. Raises UsageError, RecordError."""
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out names the page, a file that ends in .html, got {out}")
     runs = [read_run(folder) for folder in folders]
-    found = find(runs)
+    found = find(runs, questions)
     summaries = [run.summary for run in runs]
     write_whole(out, render(runs, found))
     write_whole(out.with_suffix(".md"), markdown(summaries, found.comparisons, found.remarks))
@@ -102,7 +107,7 @@ def write_page(folders: Sequence[Path], out: Path) -> tuple[list[FinishedRun], F
     return runs, found
 
 
-def find(runs: Sequence[FinishedRun]) -> Findings:
+def find(runs: Sequence[FinishedRun], questions: Sequence[Question] | None = None) -> Findings:
     """Differences, confusions and pictures of the runs that can be held against the first."""
     same = comparable(runs)
     others = [run.summary.label for place, run in enumerate(runs) if place not in same]
@@ -113,7 +118,7 @@ def find(runs: Sequence[FinishedRun]) -> Findings:
             "radar polygon, confusions or pictures, as they would mix what cannot be compared"
         )
     try:
-        questions = asked_questions(runs[0])
+        questions = asked_questions(runs[0]) if questions is None else questions
     except (UsageError, RecordError) as error:
         return Findings(remarks=(*remarks, f"no differences, confusions or pictures: {error}"))
     held = {place: runs[place] for place in same}
