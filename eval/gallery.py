@@ -13,7 +13,7 @@ from typing import Any
 
 from data_gen.floors import Unit, units_of
 from data_gen.pages import Picture, load_picture
-from data_gen.records import Question
+from data_gen.records import Question, RecordError
 from eval.finished_run import FinishedRun
 from rewards.boxes import Box
 from rewards.grading import TASKS, unit_score
@@ -57,10 +57,7 @@ class Card:
 
 
 def make_cards(questions: Sequence[Question], root: Path, runs: Mapping[int, FinishedRun]) -> list[Card]:
-    """Cards task by task. questions: as all of the runs were asked them. root: folder of the images. runs: by place.
-
-    Raises RecordError when an image file is none of the recorded size.
-    """
+    """Cards task by task. questions: as all of the runs were asked them. root: folder of the images. runs: by place."""
     scores_of = [run.question_scores for run in runs.values()]
     units = units_of(questions)
     scores = {name: [_score(unit, known) for known in scores_of] for name, unit in units.items()}
@@ -70,7 +67,7 @@ def make_cards(questions: Sequence[Question], root: Path, runs: Mapping[int, Fin
         unit = units[name]
         image = unit[0].image
         if image not in pictures:
-            pictures[image] = load_picture(root / image, unit[0].image_size, f"image{len(pictures)}")
+            pictures[image] = _picture(root / image, unit[0], f"image{len(pictures)}")
         panels = tuple(
             _panel(place, run, unit, score) for (place, run), score in zip(runs.items(), scores[name], strict=True)
         )
@@ -105,6 +102,14 @@ def _of_kind(kind: str, names: Sequence[str], scores: Mapping[str, Sequence[floa
         "random": lambda: list(names),
     }
     return wanted[kind]()[:PER_KIND]
+
+
+def _picture(path: Path, question: Question, key: str) -> Picture:
+    """The picture, or an empty one: a run may have skipped an image that cannot be read, and is reported all the same."""
+    try:
+        return load_picture(path, question.image_size, key)
+    except RecordError:
+        return Picture(key, *question.image_size, None, str(path))
 
 
 def _score(unit: Unit, known: Mapping[str, float]) -> float:

@@ -102,7 +102,14 @@ def test_a_picture_that_is_gone_is_named(data: Path) -> None:
     for image in data.parent.glob("*.png"):
         image.unlink()
     folder = replayed(data, "blind", outputs_of(read_questions(data)))
-    assert "image not found: 0" in (folder / "report.html").read_text()
+    assert "image cannot be shown: 0" in (folder / "report.html").read_text()
+
+
+def test_a_picture_that_cannot_be_read_is_named(data: Path) -> None:
+    for image in data.parent.glob("*.png"):
+        image.write_bytes(image.read_bytes()[:60])
+    folder = replayed(data, "cut", outputs_of(read_questions(data)))
+    assert "image cannot be shown: 0" in (folder / "report.html").read_text()
 
 
 def test_a_tiny_model_and_other_questions_are_pointed_out(
