@@ -46,6 +46,7 @@ class EngineOptions:
     concurrency: int = 16
     timeout_s: int = 120
     tensor_parallel: int = 1
+    data_parallel: int = 1
 
 
 @dataclass(frozen=True)
@@ -149,15 +150,21 @@ def _open_openai(options: EngineOptions) -> ChosenEngine:
 
 
 def _open_vllm(options: EngineOptions) -> ChosenEngine:
-    from eval.vllm_engine import VllmEngine, load_vllm, read_checkpoint
+    from eval.vllm_engine import VllmEngine, load_vllm, read_checkpoint, require_vllm
+    from eval.vllm_parallel import ParallelVllm
     from training.model import resolve_name
 
-    name = str(options.ckpt)
+    require_vllm()
+    name, longest = str(options.ckpt), options.max_new_tokens
     path = resolve_name(name)
-    llm = load_vllm(path, options.tensor_parallel)
     processor, frame, tiny = read_checkpoint(path, options.frame, options.max_pixels)
+    engine: Engine
+    if options.data_parallel > 1:
+        engine = ParallelVllm(path, processor, frame, longest, options.tensor_parallel, options.data_parallel)
+    else:
+        engine = VllmEngine(load_vllm(path, options.tensor_parallel), processor, frame, longest)
     return ChosenEngine(
-        engine=VllmEngine(llm, processor, frame, options.max_new_tokens),
+        engine=engine,
         kind="vllm",
         frame=frame,
         style=options.prompt_style or DEFAULT_STYLE,

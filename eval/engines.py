@@ -7,10 +7,14 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from data_gen.images import UnreadableImageError, open_rgb
-from rewards.boxes import Size
+from data_gen.records import RecordError
+from rewards.boxes import LARGEST_ASPECT, Size
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # Batches are cut out of so many batches' worth of neighbouring requests, sorted by length; their images stay decoded.
 WINDOW_BATCHES = 8
@@ -102,6 +106,14 @@ def _why_not(path: Path, size: Size) -> str:
     except UnreadableImageError as error:
         return str(error)
     return ""
+
+
+def open_shown(path: Path, size: Size) -> Image:
+    """An image as RGB for a processor. Raises RecordError also for one that is too long for its width."""
+    if max(size) > LARGEST_ASPECT * min(size):
+        shape = "x".join(map(str, size))
+        raise RecordError(f"the image {path} is {shape} pixels, longer than {LARGEST_ASPECT} times its width; crop it")
+    return open_rgb(path, size)
 
 
 def by_image(requests: Sequence[Request]) -> list[Request]:

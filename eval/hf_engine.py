@@ -9,8 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_gen.images import open_rgb
-from eval.engines import Reply, Request, by_image, windows
+from eval.engines import Reply, Request, by_image, open_shown, windows
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -156,4 +155,4 @@ def _processed(loaded: LoadedModel, texts: Sequence[str], images: Sequence[Seque
 def _open(requests: Sequence[Request]) -> dict[Path, Image]:
     """The images of some requests, each opened once."""
     asked = {path: size for request in requests for path, size in zip(request.images, request.sizes, strict=True)}
-    return {path: open_rgb(path, size) for path, size in asked.items()}
+    return {path: open_shown(path, size) for path, size in asked.items()}

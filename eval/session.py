@@ -20,7 +20,8 @@ from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
 
 # Options that count something; None is no choice.
 AT_LEAST_ONE = (
-    "max_pixels", "max_new_tokens", "batch_size", "limit", "concurrency", "timeout_s", "tensor_parallel"
+    "max_pixels", "max_new_tokens", "batch_size", "limit", "concurrency", "timeout_s", "tensor_parallel",
+    "data_parallel",
 )  # fmt: skip
 
 
@@ -47,6 +48,7 @@ class EvalConfig:
     concurrency: int = option(16, "Questions in flight at a time (openai).")
     timeout_s: int = option(120, "Seconds to wait for a reply before asking again (openai).")
     tensor_parallel: int = option(1, "GPUs that share one copy of the model (vllm).")
+    data_parallel: int = option(1, "Copies of the model, each on GPUs of its own (vllm).")
     replay: str | None = option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
     prompt_style: Literal["located", "reasoning", "direct"] | None = option(
         None, "Boxes, reasoning and answer (located, the default), reasoning and answer, or the answer only."

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_gen.command_line import UsageError
-from data_gen.images import open_rgb
-from eval.engines import Reply, Request, by_image
+from eval.engines import Reply, Request, by_image, open_shown
 from eval.hf_engine import chat_text
 from rewards.boxes import CoordinateFrame, Size
 
@@ -58,7 +58,7 @@ class VllmEngine:
         """An image in the size that the processor would give it: Pillow's pixels, as in training, not torchvision's."""
         from PIL.Image import Resampling
 
-        return open_rgb(path, size).resize(replace(self.frame, kind="resized").size(size), Resampling.BICUBIC)
+        return open_shown(path, size).resize(replace(self.frame, kind="resized").size(size), Resampling.BICUBIC)
 
     def _reply(self, request: Request, output: Any) -> Reply:
         """The first choice with special tokens kept, for the parser to judge; its end token is none of the text."""
@@ -69,30 +69,36 @@ class VllmEngine:
         return Reply(request.id, tokenizer.decode(ids, skip_special_tokens=False), len(ids))
 
 
-def load_vllm(path: str, tensor_parallel: int) -> Any:
-    """vLLM's engine with the weights of a folder or hub id.
+def require_vllm() -> None:
+    """Raise UsageError when vLLM is not installed."""
+    if find_spec("vllm") is None:
+        raise UsageError(f"the engine vllm needs vLLM, in an environment of its own: {INSTALL}; or serve the model and "
+                         "give --endpoint")  # fmt: skip
 
-    Raises UsageError when vLLM is not installed, for a LoRA adapter, and for what vLLM refuses.
-    """
-    if (Path(path) / "adapter_config.json").exists():
-        raise UsageError(f"{path} is a LoRA adapter; merge it first: python training/merge.py --help")
-    try:
-        from vllm import LLM
-    except ImportError as error:
-        raise UsageError(f"the engine vllm needs vLLM, in an environment of its own: {INSTALL} ({error})") from error
+
+def load_vllm(path: str, tensor_parallel: int) -> Any:
+    """vLLM's engine with the weights of a folder or hub id."""
+    from vllm import LLM
+
     return LLM(model=path, tensor_parallel_size=tensor_parallel, enable_prefix_caching=True, seed=0)
 
 
 def read_checkpoint(path: str, frame_kind: str | None, max_pixels: int | None) -> tuple[Any, CoordinateFrame, bool]:
     """The processor of a folder or hub id, the frame its model writes in, and whether it is a tiny one.
 
-    Raises UsageError for a pixel budget above the processor's own, to which vLLM would shrink images again.
+    Raises UsageError for a LoRA adapter, for a folder without a processor, and for a pixel budget above the
+    processor's own, to which vLLM would shrink images again.
     """
     from transformers import AutoConfig, AutoProcessor
 
     from training.model import FRAME_FILE, FRAME_OF_FAMILY
 
-    processor = AutoProcessor.from_pretrained(path)
+    if (Path(path) / "adapter_config.json").exists():
+        raise UsageError(f"{path} is a LoRA adapter; merge it first: python training/merge.py --model {path} --out DIR")
+    try:
+        processor = AutoProcessor.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the processor of {path} cannot be loaded: {error}") from error
     image, stored = processor.image_processor, Path(path) / FRAME_FILE
     saved = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
     kind = (
