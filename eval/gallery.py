@@ -105,7 +105,7 @@ def _of_kind(kind: str, names: Sequence[str], scores: Mapping[str, Sequence[floa
 
 
 def _picture(path: Path, question: Question, key: str) -> Picture:
-    """The picture, or an empty one: a run may have skipped an image that cannot be read; it is reported all the same."""
+    """The picture, or an empty one: a run may have skipped an image that cannot be read and is still reported."""
     try:
         return load_picture(path, question.image_size, key)
     except RecordError:
