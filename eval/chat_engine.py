@@ -70,7 +70,7 @@ def as_they_come(
                 left = iter(())
                 waiting = {future for future in waiting if not future.cancel()}
     finally:
-        threads.shutdown(cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, what is under way may take minutes
     if failed:
         failed[0].result()
 

@@ -95,6 +95,18 @@ def test_replies_under_way_are_kept_when_another_request_is_refused(tmp_path: Pa
     assert 1 <= len(kept) == len(server.requests) - 1 < 20
 
 
+def test_a_server_that_hangs_midway_is_named(tmp_path: Path) -> None:
+    def answer(request: dict[str, Any]) -> str:
+        time.sleep(0.0 if text_of(request) == "question 0" else 1.0)
+        return "fine"
+
+    kept = []
+    with serve(answer) as server, pytest.raises(ChatError, match=r"no answer from .*timed out") as error:
+        for reply in engine_of(server, timeout_s=0.3, max_retries=1).replies(small_requests(tmp_path, 3)):
+            kept.append(reply.id)
+    assert kept == ["0"] and server.url in str(error.value)
+
+
 # --- images ---
 
 
@@ -208,7 +220,9 @@ def test_a_server_that_does_not_serve_is_named_before_anything_is_written(
     answer: Callable[[dict[str, Any]], Any],
     message: str,
     more: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("data_gen.chat.CHECK_TIMEOUT_S", 0.5, raising=False)
     with serve(answer) as server:
         assert run(tmp_path, server, *more) == 2
     told = capsys.readouterr().err
