@@ -61,6 +61,7 @@ class ChatClient:
         key = os.environ.get("OPENAI_API_KEY") or "none"
         self._servers = [OpenAI(base_url=url, api_key=key, timeout=timeout_s, max_retries=max_retries) for url in urls]
         self._turn = count()
+        self._check_timeout_s = min(timeout_s, CHECK_TIMEOUT_S)
         self.model = model
         self.retries: dict[str, int] = {}
 
@@ -68,7 +69,7 @@ class ChatClient:
         """Ask every server for one token. Raises ChatError for one that is not there, or refuses the key or model."""
         for server in self._servers:
             self._send(
-                server.with_options(max_retries=1, timeout=CHECK_TIMEOUT_S),
+                server.with_options(max_retries=1, timeout=self._check_timeout_s),
                 "check",
                 [user_message("Hello")],
                 {"max_tokens": 1},

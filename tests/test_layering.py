@@ -67,7 +67,17 @@ def test_other_arrows_are_found(room: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["rewards", "data_gen.records", "data_gen.build_surds", "data_gen.build_drivemllm", "eval.surds"]
+    "module",
+    [
+        "rewards",
+        "data_gen.records",
+        "data_gen.build_surds",
+        "data_gen.build_drivemllm",
+        "data_gen.build_cyclingvqa",
+        "eval.surds",
+        "eval.cyclingvqa",
+        "eval.drivemllm",
+    ],
 )
 def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
     code = f"import {module}, sys; print([m for m in ('torch', 'transformers', 'trl', 'datasets') if m in sys.modules])"
@@ -80,7 +90,8 @@ def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
     [
         "data_gen/synthetic.py", "data_gen/build_surds.py", "data_gen/build_drivemllm.py", "data_gen/audit.py",
         "data_gen/gallery.py", "data_gen/build_cot.py", "training/tiny.py", "training/merge.py", "training/sft.py",
-        "training/grpo.py", "eval/surds.py", "eval/report.py", "launch/ablate.py",
+        "data_gen/build_cyclingvqa.py", "training/grpo.py", "eval/surds.py", "eval/drivemllm.py", "eval/cyclingvqa.py",
+        "eval/export.py", "eval/report.py", "launch/ablate.py",
     ],
 )  # fmt: skip
 def test_every_entry_point_explains_itself(script: str, tmp_path: Path) -> None:

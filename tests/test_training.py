@@ -57,6 +57,7 @@ def test_sft_loss_falls_and_the_run_is_a_checkpoint(traces: Path, tmp_path: Path
     assert "learning_rate: 0.002" in config and "model: tiny" in config
     saved = json.loads((tmp_path / "run" / "processor_config.json").read_text())
     assert saved["processor_class"] == "Qwen2_5_VLProcessor"
+    assert saved["video_processor"]["video_processor_type"] == "Qwen2VLVideoProcessor"  # else others load none of it
 
 
 def test_a_resumed_sft_continues_its_loss(traces: Path, tmp_path: Path) -> None:

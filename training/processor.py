@@ -24,7 +24,7 @@ class ImageOnlyProcessor(Qwen2_5_VLProcessor):
         super().__init__(image_processor, tokenizer, None, chat_template=chat_template)
 
     def save_pretrained(self, save_directory: str | Path, push_to_hub: bool = False, **kwargs: Any) -> list[str]:
-        """Save, then restore the stock class names in the written configs."""
+        """Save, then write into the configs what others need: the stock class names, and a video half."""
         saved = super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
         for path in Path(save_directory).glob("*_config.json"):
             text = path.read_text(encoding="utf-8")
@@ -33,7 +33,16 @@ class ImageOnlyProcessor(Qwen2_5_VLProcessor):
                 stock = stock.replace(f'"{own}"', f'"{name}"')
             if stock != text:
                 path.write_text(stock, encoding="utf-8")
+        _add_video_half(Path(save_directory) / "processor_config.json")
         return saved
+
+
+def _add_video_half(path: Path) -> None:
+    """The stock processor is not built without settings for videos: those for images, as in the stock checkpoints."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    images = {name: value for name, value in config["image_processor"].items() if name != "image_processor_type"}
+    config["video_processor"] = {**images, "video_processor_type": "Qwen2VLVideoProcessor"}
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load_processor(name: str, model_type: str, max_pixels: int | None = None) -> ProcessorMixin:
