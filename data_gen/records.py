@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,11 +191,16 @@ def flat_row(row: dict[str, Any]) -> dict[str, Any]:
 
 def nested_row(row: dict[str, Any], kind: type) -> dict[str, Any]:
     """The other way round: the fields that `kind` does not know under `extra`."""
-    known = {item.name for item in fields(kind)} - {"extra"}
+    known = _known_fields(kind)
     return {
         **{name: value for name, value in row.items() if name in known},
         "extra": {name: value for name, value in row.items() if name not in known},
     }
+
+
+@cache
+def _known_fields(kind: type) -> frozenset[str]:
+    return frozenset(item.name for item in fields(kind)) - {"extra"}
 
 
 _TRACE_FIELDS = ("reasoning", "teacher", "rules", "attempts", "verdict")

@@ -84,7 +84,7 @@ def parse(text: str, size: Size | None = None, tags: Sequence[str] = LOCATED_TAG
     """
     body = strip_special_tokens(text)
     location = _first_part(body, "location")
-    boxes, box_reasons = read_boxes(location or "", size)
+    boxes, box_reasons = read_boxes(location, size) if location else ((), [])
     reasons = list(_format_reasons(body, tags))
     if "location" in tags and location is not None and not boxes:
         reasons.append("no_box")
