@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from data_gen.chat import ChatClient
 from data_gen.command_line import UsageError
@@ -55,6 +55,8 @@ NO_SIZE: Size = (1, 1)  # of an image that nobody opens
 @dataclass(frozen=True)
 class CyclingConfig(EvalConfig):
     """Options of an evaluation on CyclingVQA."""
+
+    run_prefix: ClassVar[str] = "cyclingvqa"
 
     data: str | None = option(None, "The items.jsonl to ask, or a folder of such files.")
     prompt_style: Literal["standard", "reasoning", "cot"] | None = option(  # type: ignore[assignment]

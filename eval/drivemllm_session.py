@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from data_gen.command_line import UsageError, read_options
 from data_gen.drivemllm.records import DriveMLLMQuestion, read_images, read_questions
@@ -28,6 +28,8 @@ STYLES = {0: "0-shot", 1: "1-shot", 5: "5-shot"}
 @dataclass(frozen=True)
 class DriveMLLMConfig(EvalConfig):
     """Options of an evaluation on DriveMLLM."""
+
+    run_prefix: ClassVar[str] = "drivemllm"
 
     scoring: Literal["official", "paper"] = option(
         "official", "The main scoring: of the published code, or by the paper's equations; both are computed and shown."

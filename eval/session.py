@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from data_gen.command_line import UsageError
 from data_gen.folders import OutputFolder
@@ -32,7 +32,9 @@ def option(default: Any, help: str) -> Any:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Options of an evaluation, whatever the benchmark."""
+    """Options of an evaluation, whatever the benchmark. run_prefix: how its run folders are called unless told."""
+
+    run_prefix: ClassVar[str] = "eval"
 
     data: str | None = option(None, "The questions.jsonl to ask, or its folder.")
     ckpt: str | None = option(None, "The model: a checkpoint folder, a hub id, or `tiny`.")
@@ -62,7 +64,9 @@ class EvalConfig:
     limit: int | None = option(None, "Ask the first so many units of every task only (a mirrored pair is one unit).")
     label: str | None = option(None, "Name of the run in tables; by default that of the checkpoint.")
     seed: int = option(0, "Seed of the random engine and of the intervals.")
-    out: str | None = option(None, "Run folder; by default runs/eval-LABEL.")
+    out: str | None = option(
+        None, "Run folder; by default runs/eval-LABEL (DriveMLLM, CyclingVQA: their name for eval)."
+    )
     resume: bool = option(False, "Continue the run in the folder, or score it again.")
     overwrite: bool = option(False, "Replace the run in the folder.")
 
@@ -133,7 +137,7 @@ def open_session(config: EvalConfig, data: Path) -> Session:
     Raises UsageError, RecordError, FileExistsError.
     """
     label = config.label or default_label(config.engine_options)
-    out = Path(config.out or f"runs/eval-{label}")
+    out = Path(config.out or f"runs/{config.run_prefix}-{label}")
     inputs = tuple(Path(name) for name in (data, config.ckpt, config.replay) if name)
     folder = OutputFolder(out, "evaluation", config.resume, config.overwrite, inputs)
     folder.check()

@@ -91,7 +91,7 @@ def test_an_image_must_have_the_size_that_its_boxes_are_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = {**PAIR, "width": 800, "height": 450, "file_name": "half.webp"}
-    folder = write(tmp_path / "public", [*ALONE, PAIR, ALONE[0] | {"file_name": "more.webp"}] + [half, ALONE[1]])
+    folder = write(tmp_path / "public", [*ALONE, PAIR, ALONE[0] | {"file_name": "more.webp"}, half, ALONE[1]])
     Image.new("RGB", (800, 450)).save(folder / "half.webp")
     manifest = build(folder, tmp_path / "out")
     assert manifest["missing_images"] == 6 and "6 images are not beside" in capsys.readouterr().err
