@@ -39,8 +39,8 @@ def read_choice(text: str, options: Sequence[str]) -> str | None:
     """The letter (A, B, ...) of the chosen option, or None when the text does not settle on one.
 
     Text inside `<think>` never counts; an answer in tags is read alone. In order: a text that is one letter, what is
-    boxed, the last "answer: X" or "option X is correct", an option led by its letter, a first or last line that is a letter
-    or an option, a text that begins with an option, the only "option X" of a text.
+    boxed, the last "answer: X" or "option X is correct", an option led by its letter, a first or last line that is a
+    letter or an option, a text that begins with an option, the only "option X" of a text.
     """
     outside = _SPECIAL_TOKEN.sub("", text.rpartition("</think>")[2].partition("<think>")[0]).strip()
     tagged = last_answer(text)
