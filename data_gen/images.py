@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from data_gen.records import Question, RecordError
-from rewards.boxes import Size
+from rewards.boxes import LARGEST_ASPECT, Size
 
 MANIFEST = "manifest.json"
 _EXIF_ORIENTATION = 0x0112
@@ -59,6 +59,8 @@ def check_images(questions: Iterable[Question], root: Path) -> None:
     for name, size in sizes.items():
         _check_whole(root / name)
         _check_size(root / name, upright_size(root / name), size)
+        if max(size) > LARGEST_ASPECT * min(size):
+            raise RecordError(f"the image {root / name} is longer than {LARGEST_ASPECT} times its width; crop it")
 
 
 def _check_whole(path: Path) -> None:

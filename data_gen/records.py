@@ -178,6 +178,8 @@ def question_from_row(row: dict[str, Any]) -> Question:
     """A question from a JSON object; unknown fields go to `extra`."""
     if "paper_task" in row:
         raise ValueError("this is a question of DriveMLLM, whose tasks and scores are its own")
+    if "choices" in row:
+        raise ValueError("this is an item of CyclingVQA, whose tasks and scores are its own")
     nested = nested_row(row, Question)
     if isinstance(objects := nested.get("objects"), list):
         nested["objects"] = [nested_row(item, QuestionObject) if isinstance(item, dict) else item for item in objects]

@@ -23,7 +23,7 @@ MEANING = {
     "ckpt": "DIR_OR_HUB_ID (or: tiny)",
     "endpoint": "http://HOST:PORT/v1",
     "endpoint_model": "NAME, as the server calls the model",
-    "replay": "FILE, a predictions.jsonl or the run folder that holds one",
+    "replay": "FILE_OR_FOLDER, a run folder of ours, or outputs of another harness",
 }
 
 
@@ -72,6 +72,8 @@ def engine_kind(options: EngineOptions) -> str:
             "no model: give --ckpt DIR_OR_HUB_ID (or: tiny), --endpoint URL with --endpoint-model NAME, "
             "--engine random, or --replay RUN_FOLDER"
         )
+    if kind == "random" and options.ckpt:
+        raise UsageError("the engine random asks no model: leave out --ckpt")
     for name in NEEDS.get(kind, ()):
         if not getattr(options, name):
             raise UsageError(f"the engine {kind} needs --{name.replace('_', '-')} {MEANING[name]}")

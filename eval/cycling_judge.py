@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from data_gen.chat import ChatClient, user_message
@@ -48,9 +48,10 @@ class Verdict:
 
 
 def judge_prompt(item: CyclingItem, output: str) -> str:
-    """The text that the judge is shown."""
+    """The text that the judge is shown: of the reply what stands outside its thinking, as the rules read it."""
+    outside = output.rpartition("</think>")[2].partition("<think>")[0]
     choices = "\n".join(f"{letter}. {text}" for letter, text in zip(item.letters, item.choices, strict=True))
-    return _PROMPT.format(question=item.question, choices=choices, reply=output.strip())
+    return _PROMPT.format(question=item.question, choices=choices, reply=outside.strip())
 
 
 def judge(outcomes: Sequence[Outcome], client: ChatClient, path: Path) -> dict[str, Verdict]:
@@ -61,8 +62,7 @@ def judge(outcomes: Sequence[Outcome], client: ChatClient, path: Path) -> dict[s
     stored = stored_verdicts(path)
     prompts = {outcome.item.id: judge_prompt(outcome.item, outcome.output) for outcome in outcomes}
     keys = {name: digest(f"{client.model}\n{prompt}") for name, prompt in prompts.items()}
-    known = {name: stored[key] for name, key in keys.items() if key in stored}
-    left = [outcome for outcome in outcomes if outcome.item.id not in known]
+    left = list({keys[o.item.id]: o for o in outcomes if keys[o.item.id] not in stored}.values())
     if left:
         client.check()
 
@@ -76,8 +76,8 @@ def judge(outcomes: Sequence[Outcome], client: ChatClient, path: Path) -> dict[s
         for verdict in map_in_order(ThreadPoolExecutor(IN_FLIGHT), ask, left, 2 * IN_FLIGHT):
             file.write(json.dumps(asdict(verdict), ensure_ascii=False) + "\n")
             file.flush()
-            known[verdict.id] = verdict
-    return known
+            stored[verdict.key] = verdict
+    return {name: replace(stored[key], id=name) for name, key in keys.items()}
 
 
 def stored_verdicts(path: Path) -> dict[str, Verdict]:

@@ -34,7 +34,7 @@ from eval.cycling_scores import JUDGE, NO_CHOICE, RULE, Outcome, summarise
 from eval.cycling_summary import CyclingSummary, JudgeUse, make_summary, read_summary, write_summary
 from eval.engines import Reply, Request
 from eval.replay import limit_of_run
-from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
+from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, told_apart
 from eval.session import (
     EvalConfig,
     Session,
@@ -80,7 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = parse_config(CyclingConfig, argv, str(__doc__))
         if config.rank:
-            text = ranking([read_summary(Path(folder)) for folder in config.rank])
+            folders = [Path(folder) for folder in config.rank]
+            summaries = [read_summary(folder) for folder in folders]
+            labels = told_apart([summary.label for summary in summaries], folders)
+            text = ranking([replace(item, label=name) for item, name in zip(summaries, labels, strict=True)])
         else:
             text = run_table(evaluate(config))
     except (UsageError, RecordError, FileExistsError, FileNotFoundError) as error:

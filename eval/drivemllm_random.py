@@ -13,7 +13,7 @@ from data_gen.drivemllm.records import YES_NO, DriveMLLMQuestion
 from eval.drivemllm_grading import assess
 from eval.drivemllm_scores import quick_scores
 from eval.engines import Reply, Request
-from rewards.boxes import CoordinateFrame, Size
+from rewards.boxes import Box, CoordinateFrame, Size, iou
 
 FARTHEST_M = 70.0
 RANDOM_RUNS = 10
@@ -55,9 +55,10 @@ def guess(question: DriveMLLMQuestion, frame: CoordinateFrame, seed: int) -> str
 
 
 def constant_outputs(questions: Sequence[DriveMLLMQuestion]) -> dict[str, str]:
-    """The best constant answer to each kind of question, by id, in original pixels.
+    """A good constant answer to each kind of question, by id, in original pixels.
 
-    The median number, point or box, the name that is more often right of the first and the second, Yes or No.
+    The median number, point or box (of the box the size that overlaps best), the name that is more often right of the
+    first and the second, Yes or No.
     """
     outputs = {}
     for kind in dict.fromkeys(question.kind for question in questions):
@@ -102,9 +103,20 @@ def _constant(alike: Sequence[DriveMLLMQuestion]) -> Callable[[DriveMLLMQuestion
     lists = [answer for answer in answers if isinstance(answer, tuple)]
     if lists:
         middle = [median(column) for column in zip(*lists, strict=True)]
+        if alike[0].task == "box":
+            middle = list(max(_scaled(middle), key=lambda box: fmean(iou(box, other) for other in lists)))  # type: ignore[arg-type]
         return lambda question: str(middle)
     metres = median(answer for answer in answers if isinstance(answer, int | float))
     return lambda question: str(metres)
+
+
+def _scaled(box_xyxy: Sequence[float]) -> list[Box]:
+    """A box and larger ones about its centre."""
+    x1, y1, x2, y2 = box_xyxy
+    half_x, half_y = (x2 - x1) / 2, (y2 - y1) / 2
+    x, y = x1 + half_x, y1 + half_y
+    sizes = (1.0, 1.5, 2.0, 3.0, 4.0)
+    return [(max(x - s * half_x, 0), max(y - s * half_y, 0), x + s * half_x, y + s * half_y) for s in sizes]
 
 
 def _commonest(values: Sequence[int]) -> int:

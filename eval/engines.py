@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from data_gen.images import UnreadableImageError, open_rgb
-from data_gen.records import RecordError
 from rewards.boxes import LARGEST_ASPECT, Size
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _why_not(path: Path, size: Size) -> str:
     if not path.is_file():
         return f"no image {path}"
     try:
-        open_rgb(path, size)
+        open_shown(path, size)
     except UnreadableImageError as error:
         return str(error)
     return ""
@@ -112,7 +111,9 @@ def open_shown(path: Path, size: Size) -> Image:
     """An image as RGB for a processor. Raises RecordError also for one that is too long for its width."""
     if max(size) > LARGEST_ASPECT * min(size):
         shape = "x".join(map(str, size))
-        raise RecordError(f"the image {path} is {shape} pixels, longer than {LARGEST_ASPECT} times its width; crop it")
+        raise UnreadableImageError(
+            f"the image {path} is {shape} pixels, longer than {LARGEST_ASPECT} times its width; crop it"
+        )
     return open_rgb(path, size)
 
 

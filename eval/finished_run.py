@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_gen.command_line import UsageError
 from data_gen.records import Question, iterate_rows, question_to_row, read_questions
-from eval.runner import PREDICTIONS_FILE, RunFacts, digest, read_facts
+from eval.runner import PREDICTIONS_FILE, RunFacts, digest, read_facts, told_apart
 from eval.summary import Summary, read_summary
 
 BENCHMARK = "surds"
@@ -41,6 +41,12 @@ def read_run(folder: Path) -> FinishedRun:
         )
     summary = read_summary(folder)
     return FinishedRun(summary, facts, {row["id"]: row for _, row in iterate_rows(folder / PREDICTIONS_FILE)})
+
+
+def named_apart(runs: Sequence[FinishedRun], folders: Sequence[Path]) -> list[FinishedRun]:
+    """The runs with labels that tell them apart."""
+    labels = told_apart([run.summary.label for run in runs], folders)
+    return [replace(run, summary=replace(run.summary, label=name)) for run, name in zip(runs, labels, strict=True)]
 
 
 def asked_questions(run: FinishedRun) -> list[Question]:

@@ -22,6 +22,7 @@ def bootstrap_intervals(
     images in T tasks. A draw without a unit of a task is left out of that task's interval and of the overall one; None
     where fewer than two images carry the task.
     Where every draw gives the same mean, the interval is `exact_bound`; overall, the mean of those of the tasks.
+    A task whose units all score alike adds no width to the overall interval as long as another's do not.
     """
     carried_T = (counts_NT > 0).sum(axis=0)
     means_DT = np.concatenate(list(_drawn_means(sums_NT, counts_NT, seed)))

@@ -68,6 +68,7 @@ class Figures:
     loc: float | None
     questions: int
     mean_tokens: float
+    unanswered: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: i
         loc=_mean_loc(outcomes),
         questions=len(outcomes),
         mean_tokens=fmean(outcome.tokens for outcome in outcomes),
+        unanswered=sum(not outcome.output for outcome in outcomes),
     )
 
 

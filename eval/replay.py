@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from data_gen.command_line import UsageError, read_options
@@ -36,12 +36,15 @@ _PROMPTS = {
 class ReplayEngine:
     """Stored outputs by question id; `placed` holds those that only tell the place of their question.
 
-    prompts: whose wording they answer, as in RunFacts; empty where nothing tells it.
+    prompts: whose wording they answer, as in RunFacts; asked: which questions, as in the identity of a run; both empty
+    where nothing tells it. letters: options may be answered by their letters, which only VLMEvalKit asks for.
     """
 
     stored: Mapping[str, Reply]
     placed: Mapping[Place, StoredOutput] = field(default_factory=dict)
     prompts: str = ""
+    asked: str = ""
+    letters: bool = False
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """The stored output of every request; an empty one where there is none, which then counts as wrong."""
@@ -66,7 +69,15 @@ class ReplayEngine:
             if name in stored:
                 raise UsageError(f"{item.where}: the question {name!r} was answered before")
             stored[name] = Reply(name, item.output, item.tokens)
-        return ReplayEngine(stored, prompts=self.prompts)
+        if self.letters:
+            from eval.plugins.vlmevalkit import in_our_form
+
+            by_id = {question.id: question for question in questions}
+            stored = {
+                name: replace(reply, output=in_our_form(reply.output, by_id[name])) if name in by_id else reply
+                for name, reply in stored.items()
+            }
+        return replace(self, stored=stored, placed={})
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,8 @@ def open_replayed(path: Path) -> Replayed:
     whole = file_digest(files[0]) if len(files) == 1 else digest(" ".join(f"{f.name} {file_digest(f)}" for f in files))
     facts = _facts(files[0])
     prompts = facts.prompts if facts else _PROMPTS.get(kind, "")
-    return Replayed(ReplayEngine(stored, placed, prompts), kind, whole, facts)
+    asked = facts.identity.get("questions", "") if facts else ""
+    return Replayed(ReplayEngine(stored, placed, prompts, asked, kind == VLMEVALKIT), kind, whole, facts)
 
 
 def limit_of_run(path: Path) -> int | None:

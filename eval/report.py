@@ -22,7 +22,7 @@ from data_gen.files import write_whole
 from data_gen.pages import TASK_TITLES, page_template
 from data_gen.records import Question, RecordError
 from eval.confusion import Confusion, confusions
-from eval.finished_run import FinishedRun, asked_questions, comparable, read_run
+from eval.finished_run import FinishedRun, asked_questions, comparable, named_apart, read_run
 from eval.gallery import KINDS, Card, make_cards
 from eval.metrics import Interval, TaskFigures, paired_differences
 from eval.radar import HEIGHT, WIDTH, Radar, Series, radar
@@ -98,7 +98,7 @@ def write_page(
     """Write the page, and its numbers as Markdown and CSV. Raises UsageError, RecordError."""
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out names the page, a file that ends in .html, got {out}")
-    runs = [read_run(folder) for folder in folders]
+    runs = named_apart([read_run(folder) for folder in folders], folders)
     found = find(runs, questions)
     summaries = [run.summary for run in runs]
     write_whole(out, render(runs, found))

@@ -56,6 +56,14 @@ class RunFacts:
         return digest(json.dumps(self.identity, sort_keys=True))
 
 
+def told_apart(labels: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """The labels, with the name of the run folder behind those that occur more than once."""
+    return [
+        f"{label} ({folder.resolve().name})" if labels.count(label) > 1 else label
+        for label, folder in zip(labels, folders, strict=True)
+    ]
+
+
 def digest(text: str) -> str:
     """The first 16 hexadecimal digits of a text's sha256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -147,7 +155,8 @@ def collect(
     """
     from tqdm import tqdm
 
-    replies = stored_replies(path)
+    # Empty replies stand for images that were missing, or outputs: they may be there by now.
+    replies = {name: reply for name, reply in stored_replies(path).items() if reply.output or reply.tokens}
     progress = tqdm(total=len(requests), initial=len(replies), unit="question", mininterval=1)
     with path.open("a", encoding="utf-8") as file, progress:
         for reply in engine.replies(requests, frozenset(replies)):

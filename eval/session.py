@@ -51,7 +51,7 @@ class EvalConfig:
     timeout_s: int = option(120, "Seconds to wait for a reply before asking again (openai).")
     tensor_parallel: int = option(1, "GPUs that share one copy of the model (vllm).")
     data_parallel: int = option(1, "Copies of the model, each on GPUs of its own (vllm).")
-    replay: str | None = option(None, "A predictions.jsonl, or its run folder, whose outputs are scored again.")
+    replay: str | None = option(None, "Stored outputs to score: a run folder, or those of another harness.")
     prompt_style: Literal["located", "reasoning", "direct"] | None = option(
         None, "Boxes, reasoning and answer (located, the default), reasoning and answer, or the answer only."
     )
@@ -156,6 +156,20 @@ def check_replayed(chosen: ChosenEngine, ids: Sequence[str]) -> None:
               f"{missing[0]}", file=sys.stderr)  # fmt: skip
 
 
+def check_same_questions(chosen: ChosenEngine, asked: str) -> None:
+    """Raise UsageError when a replayed run answered as many questions, but others; warn when it answered more or fewer.
+
+    Question files of other builds share ids.
+    """
+    before = chosen.engine.asked if isinstance(chosen.engine, ReplayEngine) else ""
+    if not before or before == asked:
+        return
+    told = f"the replayed run answered {before}, --data gives {asked}"
+    if before.split()[0] == asked.split()[0]:
+        raise UsageError(f"{told}: other questions under the same ids; give the question file of that run")
+    print(f"warning: {told}; where it is not a part of the same file, the scores mean nothing", file=sys.stderr)
+
+
 def begin(
     session: Session,
     config: EvalConfig,
@@ -172,6 +186,8 @@ def begin(
     session.folder.prepare()
     chosen = session.chosen
     asked, prompts = (digest("\n".join(texts)) for texts in (map(json.dumps, rows), (r.prompt for r in requests)))
+    questions = f"{len(rows)} questions {asked}"
+    check_same_questions(chosen, questions)
     facts = RunFacts(
         benchmark=benchmark,
         label=session.label,
@@ -185,7 +201,7 @@ def begin(
         identity={
             "engine": chosen.kind,
             **chosen.identity,
-            "questions": f"{len(rows)} questions {asked}",
+            "questions": questions,
             "prompts": f"{chosen.style} {prompts}",
             "frame": str(chosen.frame),
         },

@@ -22,7 +22,8 @@ class Summary:
 
     source: where the questions come from (`real`, `synthetic`, `metadata`; several joined by `+`).
     other_scorings: scoring -> task or `score` -> score. prompts: `own`, `templates SHA`, `official (...)` or
-    `unknown (...)`. published: the paper's rows, with what keeps them from being held against the run.
+    `unknown (...)`. unanswered: empty outputs, as of missing images. published: the paper's rows, with what keeps them
+    from being held against the run.
     """
 
     benchmark: str
@@ -47,6 +48,7 @@ class Summary:
     fingerprint: str
     prompts: str = OWN_PROMPTS
     published: Published | None = None
+    unanswered: int = 0
 
 
 def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str) -> Summary:
@@ -101,6 +103,12 @@ def notes(summaries: list[Summary]) -> list[str]:
     tiny = [summary.label for summary in summaries if summary.tiny]
     if tiny:
         lines.append(f"{TINY_NOTE} ({', '.join(tiny)})")
+    lines += [
+        f"{summary.label}: {summary.unanswered} of {summary.questions} questions have no output (missing images or "
+        "stored outputs) and count as wrong"
+        for summary in summaries
+        if summary.unanswered
+    ]
     if len({summary.asked for summary in summaries}) > 1:
         asked = "; ".join(f"{summary.label}: {summary.asked}" for summary in summaries)
         lines.append(f"these runs did not answer the same questions ({asked}); the floors are those of the first")

@@ -27,6 +27,7 @@ from eval.radar import CENTRE, HEIGHT, RADIUS, WIDTH, Series, radar
 from eval.report import axis_top, compare, reason_rows
 from eval.report import main as report
 from eval.report_files import in_words, separable
+from eval.runner import told_apart
 from eval.surds import main as evaluate
 from rewards.boxes import CoordinateFrame, intersection
 from rewards.grading import MIRRORED_TASKS, TASKS
@@ -414,3 +415,9 @@ def test_the_browser_draws_boxes_and_hides_cards_on_request(data: Path, tmp_path
     assert colours_seen(tmp_path, page, paint)["paint"] == 0  # the first cards are of other kinds
     press = """for (const value of ["pixel", "random"]) document.querySelector(`[data-value=${value}]`).click();"""
     assert min(colours_seen(tmp_path, page, press + paint).values()) > 200
+
+
+def test_runs_with_one_label_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    assert told_apart(["random", "sft", "random"], [tmp_path / name for name in "abc"]) == [
+        "random (a)", "sft", "random (c)"
+    ]  # fmt: skip

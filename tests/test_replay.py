@@ -327,3 +327,42 @@ def test_excel_tables_are_read_and_without_openpyxl_the_remedy_is_told(
 )
 def test_the_task_is_a_word_of_a_file_name(name: str, task: str | None) -> None:
     assert task_named(name) == task
+
+
+def test_a_run_on_other_questions_with_the_same_ids_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = write_small_set(tmp_path / "a", seed=0), write_small_set(tmp_path / "b", seed=1)
+    run = tmp_path / "run"
+    assert main(["--engine", "random", "--data", str(first), "--out", str(run)]) == 0
+    assert main(["--replay", str(run), "--data", str(other), "--out", str(tmp_path / "no")]) == 2
+    assert "other questions under the same ids; give the question file of that run" in capsys.readouterr().err
+    assert main(["--replay", str(run), "--data", str(first), "--limit", "1", "--out", str(tmp_path / "part")]) == 0
+    assert "where it is not a part of the same file, the scores mean nothing" in capsys.readouterr().err
+
+
+def test_questions_without_an_output_are_counted_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, run = write_small_set(tmp_path / "data"), tmp_path / "run"
+    assert main(["--engine", "random", "--data", str(data), "--out", str(run)]) == 0
+    lines = (run / "predictions.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "part.jsonl").write_text("".join(lines[:-7]))
+    assert main(["--replay", str(tmp_path / "part.jsonl"), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["unanswered"] == 7
+    assert f"7 of {len(lines)} questions have no output" in capsys.readouterr().out
+
+
+def test_letters_of_a_vlmevalkit_table_are_options(tmp_path: Path) -> None:
+    data = write_small_set(tmp_path / "data")
+    letters = [
+        {"index": place, "question": q.question, "answer": "", "id": q.id,
+         "prediction": "ABCD"[q.options.index(q.answer_text)] if q.options else perfect_output(q)}
+        for place, q in enumerate(read_questions(data))
+    ]  # fmt: skip
+    with (tmp_path / "table.tsv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(letters[0]), delimiter="\t")
+        writer.writeheader()
+        writer.writerows(letters)
+    assert main(["--replay", str(tmp_path / "table.tsv"), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
+    tasks = json.loads((tmp_path / "out" / "summary.json").read_text())["tasks"]
+    assert {task: figures["valid_rate"] for task, figures in tasks.items()} == dict.fromkeys(tasks, 1.0)
+    assert all(figures["score"] > 0.99 for figures in tasks.values())

@@ -86,11 +86,16 @@ def score_predictions(
 
 
 def in_our_form(prediction: str, question: Question) -> str:
-    """A prediction as our grading reads it: the chosen option, or the whole text where it has no tags, in tags."""
-    letter = read_choice(prediction, question.options) if question.options else None
+    """A prediction as our grading reads it: a letter as its option, a text without tags in tags.
+
+    What stands in answer tags is left as it is, but for a lone letter: it is read as strictly as anywhere.
+    """
+    answer = last_answer(prediction)
+    lone = answer is None or len(answer.strip(" .:()*")) == 1
+    letter = read_choice(prediction, question.options) if question.options and lone else None
     if letter:
         return f"<answer>{question.options[letters_of(question.options).index(letter)]}</answer>"
-    if last_answer(prediction) is None:
+    if answer is None:
         return f"<answer>{prediction.rpartition('</think>')[2].strip()}</answer>"
     return prediction
 
