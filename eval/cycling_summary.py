@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from data_gen.command_line import UsageError
 from data_gen.cycling.records import TASKS
 from eval.cycling_scores import NO_CHOICE, SCORING_VERSION, Figures, TaskFigures
 from eval.intervals import Interval
-from eval.runner import SUMMARY_FILE, RunFacts
+from eval.runner import RunFacts
 from eval.summary import SYNTHETIC_NOTE, TINY_NOTE
 
 PUBLISHED = Path(__file__).with_name("cycling_published.json")
@@ -90,23 +89,6 @@ def make_summary(facts: RunFacts, source: str, figures: Figures, judge: JudgeUse
         fingerprint=facts.fingerprint,
         **vars(figures),
     )
-
-
-def write_summary(summary: CyclingSummary, folder: Path) -> None:
-    """Write `summary.json`, for people too."""
-    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
-    (folder / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def read_summary(folder: Path) -> CyclingSummary:
-    """The summary of a finished run. Raises UsageError when there is none, or it is of another benchmark."""
-    path = folder / SUMMARY_FILE
-    if not path.is_file():
-        raise UsageError(f"{folder} has no {SUMMARY_FILE}: no run, or not finished; continue it with --resume")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=CyclingSummary)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{path} is no summary of a CyclingVQA run of this version ({error})") from error
 
 
 @cache

@@ -31,10 +31,10 @@ from eval.choose_engine import ChosenEngine
 from eval.cycling_judge import VERDICTS_FILE, judge
 from eval.cycling_report import write_report
 from eval.cycling_scores import JUDGE, NO_CHOICE, RULE, Outcome, summarise
-from eval.cycling_summary import CyclingSummary, JudgeUse, make_summary, read_summary, write_summary
+from eval.cycling_summary import CyclingSummary, JudgeUse, make_summary
 from eval.engines import Reply, Request
 from eval.replay import limit_of_run
-from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, told_apart
+from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, read_summary, told_apart, write_summary
 from eval.session import (
     EvalConfig,
     Session,
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = parse_config(CyclingConfig, argv, str(__doc__))
         if config.rank:
             folders = [Path(folder) for folder in config.rank]
-            summaries = [read_summary(folder) for folder in folders]
+            summaries = [read_summary(folder, CyclingSummary) for folder in folders]
             labels = told_apart([summary.label for summary in summaries], folders)
             text = ranking([replace(item, label=name) for item, name in zip(summaries, labels, strict=True)])
         else:

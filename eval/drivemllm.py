@@ -39,11 +39,11 @@ from eval.drivemllm_session import (
     open_run,
     prompts_of,
 )
-from eval.drivemllm_summary import DriveMLLMSummary, make_summary, write_summary
+from eval.drivemllm_summary import DriveMLLMSummary, make_summary
 from eval.engines import Reply, Request
 from eval.published import OWN_PROMPTS
 from eval.replay import limit_of_run
-from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
+from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, write_summary
 from eval.session import Session, begin, check_engine, check_replayed, checks_images, data_path, picture_root
 
 BENCHMARK = "drivemllm"

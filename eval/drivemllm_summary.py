@@ -10,7 +10,7 @@ import msgspec
 
 from data_gen.drivemllm.records import TASKS
 from eval.drivemllm_scores import SCORING_VERSION, Figures
-from eval.runner import SUMMARY_FILE, RunFacts
+from eval.runner import RunFacts
 from eval.summary import SYNTHETIC_NOTE, TINY_NOTE
 
 PUBLISHED_FILE = Path(__file__).with_name("drivemllm_published.json")
@@ -83,12 +83,6 @@ def make_summary(
         prompts=facts.prompts,
         fingerprint=facts.fingerprint,
     )
-
-
-def write_summary(summary: DriveMLLMSummary, folder: Path) -> None:
-    """Write `summary.json`, for people too."""
-    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
-    (folder / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def figures_of(summary: DriveMLLMSummary, scoring: str) -> Figures:

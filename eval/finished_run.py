@@ -10,8 +10,8 @@ from typing import Any
 
 from data_gen.command_line import UsageError
 from data_gen.records import Question, iterate_rows, question_to_row, read_questions
-from eval.runner import PREDICTIONS_FILE, RunFacts, digest, read_facts, told_apart
-from eval.summary import Summary, read_summary
+from eval.runner import PREDICTIONS_FILE, RunFacts, digest, read_facts, read_summary, told_apart
+from eval.summary import Summary
 
 BENCHMARK = "surds"
 
@@ -39,7 +39,7 @@ def read_run(folder: Path) -> FinishedRun:
             f"{folder} is a run on {facts.benchmark}, whose tasks and scores are its own; this page compares runs of "
             f"eval/surds.py. Its table and page come from: python eval/{facts.benchmark.split('-')[0]}.py"
         )
-    summary = read_summary(folder)
+    summary = read_summary(folder, Summary)
     return FinishedRun(summary, facts, {row["id"]: row for _, row in iterate_rows(folder / PREDICTIONS_FILE)})
 
 

@@ -14,15 +14,16 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from data_gen.command_line import UsageError
-from data_gen.files import write_json
+from data_gen.files import write_json, write_whole
 from eval.engines import Engine, Reply, Request
 from rewards.boxes import CoordinateFrame
 
+Kind = TypeVar("Kind")
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "predictions.jsonl"
 SUMMARY_FILE = "summary.json"
@@ -122,6 +123,25 @@ def read_facts(folder: Path) -> RunFacts:
         return msgspec.json.decode(path.read_bytes(), type=RunFacts)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is no record of a run ({error}); score again with --overwrite") from error
+
+
+def write_summary(summary: Any, folder: Path) -> None:
+    """Write the scores of a run, a dataclass, as `summary.json`, for people too."""
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
+    write_whole(folder / SUMMARY_FILE, text + "\n")
+
+
+def read_summary(folder: Path, kind: type[Kind]) -> Kind:
+    """The scores of a finished run. Raises UsageError when there are none, or those of another benchmark or version."""
+    path = folder / SUMMARY_FILE
+    if not path.is_file():
+        raise UsageError(f"{folder} has no {SUMMARY_FILE}: the run is not finished, or none; continue it with --resume")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{path} is no summary of a run on this benchmark by this version ({error}); evaluate again with --resume"
+        ) from error
 
 
 def stored_replies(path: Path) -> dict[str, Reply]:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
-
-from data_gen.command_line import UsageError
 from eval.metrics import SCORING_VERSION, Figures, Interval, TaskFigures
 from eval.published import OWN_PROMPTS, Published, published_beside
-from eval.runner import SUMMARY_FILE, RunFacts
+from eval.runner import RunFacts
 
 SYNTHETIC_NOTE = "synthetic world: rendered scenes, not comparable with results on nuScenes"
 TINY_NOTE = "tiny model: shows that the chain works, not what a real model scores"
@@ -76,23 +72,6 @@ def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], s
         published=published_beside(facts.prompts, source, facts.benchmark, units),
         **vars(figures_of[scoring]),
     )
-
-
-def write_summary(summary: Summary, folder: Path) -> None:
-    """Write `summary.json`, for people too."""
-    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
-    (folder / SUMMARY_FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def read_summary(folder: Path) -> Summary:
-    """The summary of a finished run. Raises UsageError when there is none or another program wrote it."""
-    path = folder / SUMMARY_FILE
-    if not path.is_file():
-        raise UsageError(f"{folder} has no {SUMMARY_FILE}: the run is not finished; continue it with --resume")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Summary)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{path} is no summary of this version ({error}); evaluate again with --resume") from error
 
 
 def notes(summaries: list[Summary]) -> list[str]:

@@ -29,7 +29,7 @@ from eval.engines import Reply, Request
 from eval.metrics import Outcome, assess, floors_of, reasons_of, summarise
 from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine, limit_of_run
-from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest
+from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, write_summary
 from eval.session import (
     EvalConfig,
     Session,
@@ -42,7 +42,7 @@ from eval.session import (
     option,
     picture_root,
 )
-from eval.summary import Summary, make_summary, write_summary
+from eval.summary import Summary, make_summary
 from rewards.boxes import CoordinateFrame
 from rewards.grading import SCORINGS
 
