@@ -45,7 +45,11 @@ def add_describer_options(group: argparse._ArgumentGroup) -> None:
     """The command-line options that `describer_options` reads; the script itself defines `--workers`."""
     add = group.add_argument
     add("--describer", choices=tuple(DESCRIBERS), default="colour", help="how objects get names (default: %(default)s)")
-    add("--describer-model", metavar="NAME", help="of blip: folder or hub id; of endpoint: the server's name")
+    add(
+        "--describer-model",
+        metavar="NAME",
+        help=f"of blip: folder or hub id (default: {BLIP_MODEL}); of endpoint: the server's name",
+    )
     add("--endpoint", type=_urls, metavar="URL[,URL]", help="of endpoint: OpenAI-compatible servers, used in turn")
     add("--concurrency", type=positive, metavar="N", help="of endpoint: images in flight (default: 16)")
     add("--describer-batch-size", type=positive, metavar="N", help="of blip: objects at a time (default: 16)")

@@ -59,7 +59,12 @@ def add_question_options(group: argparse._ArgumentGroup) -> None:
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
     where = "where an object is: its projected 3D centre, or the centre of its 2D box (default: %(default)s)"
     add("--pixel", choices=PIXELS, default="centre", help=where)
-    add("--prompts", type=Path, metavar="DIR", help="prompts from your templates, one .txt a task with {} slots")
+    add(
+        "--prompts",
+        type=Path,
+        metavar="DIR",
+        help="prompts from your templates, one .txt a task with {} slots (see data_gen/templates.py)",
+    )
     add("--seed", type=int, default=42, help="seed of option orders, depth ranges and --balance (default: %(default)s)")
 
 
