@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.arguments import (
-    DataArguments,
-    ModelArguments,
-    RewardArguments,
-    SurdsGRPOConfig,
-    SurdsSFTConfig,
-    parse_arguments,
-)
+from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments
 from training.grpo import check_rewards
+from training.grpo_arguments import PARTS as GRPO_PARTS
+from training.grpo_arguments import GRPOOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "sft": [ModelArguments, DataArguments, SurdsSFTConfig],
-    "grpo": [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig],
+    "grpo": GRPO_PARTS,
 }
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 LAUNCHES = sorted((ROOT / "launch" / "accelerate").glob("*.yaml"))
@@ -33,7 +28,8 @@ def test_a_config_holds_known_keys_and_says_what_it_is_for(path: Path, tmp_path:
     seen = {name: getattr(part, name) for part in parts for name in values if hasattr(part, name)}
     assert set(seen) == set(values)
     if path.parent.name == "grpo":
-        check_rewards(parts[2], parts[3])
+        told = GRPOOptions(*parts)
+        check_rewards(told.rewards, told.config)
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
@@ -46,10 +42,11 @@ def test_the_command_line_overrides_a_config(tmp_path: Path) -> None:
 def test_the_paper_s_set_up_is_the_default(tmp_path: Path) -> None:
     *_, sft = parse_arguments(PARTS["sft"], ["--out", str(tmp_path)])
     assert (sft.learning_rate, sft.num_train_epochs, sft.warmup_steps, sft.max_length) == (1e-6, 2, 0.1, None)
-    model, _, rewards, grpo = parse_arguments(PARTS["grpo"], ["--out", str(tmp_path)])
+    told = GRPOOptions(*parse_arguments(PARTS["grpo"], ["--out", str(tmp_path)]))
+    grpo = told.config
     assert (grpo.num_generations, grpo.max_completion_length, grpo.num_train_epochs) == (4, 512, 1)
     assert (grpo.loss_type, grpo.use_bias_correction_kl) == ("grpo", False)
-    assert (model.model, rewards.rewards) == ("Qwen/Qwen2.5-VL-3B-Instruct", "format,loc,acc,logic")
+    assert (told.model.model, told.rewards.rewards) == ("Qwen/Qwen2.5-VL-3B-Instruct", "format,loc,acc,logic")
 
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=lambda path: path.name)

@@ -16,16 +16,9 @@ from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS
 from rewards.response import parse
 from training import grpo, sft
-from training.arguments import (
-    DataArguments,
-    ModelArguments,
-    RewardArguments,
-    SurdsGRPOConfig,
-    changed_options,
-    parse_arguments,
-    save_config,
-)
+from training.arguments import changed_options, save_config
 from training.data import grpo_rows, sft_rows, target_response
+from training.grpo_arguments import parse_grpo
 from training.merge import merge
 from training.model import load_model
 from training.run import shuffled_in_pairs
@@ -152,11 +145,9 @@ def varied(completions: list[Any], **_: Any) -> list[float]:
 
 def grpo_trainer(questions: Path, out: Path, *options: str, reward: Any = varied) -> Any:
     """The real trainer; its first reward is replaced by `reward` unless that is None."""
-    classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
-    words = ["--data", str(questions), "--out", str(out), *GRPO, *options]
-    model, data, rewards, config = parse_arguments(classes, words)
-    chosen = grpo.choose_questions(read_questions(questions), rewards, config, data.limit)
-    trainer, _ = grpo.make_trainer(model, rewards, config, chosen, questions.parent)
+    told = parse_grpo(["--data", str(questions), "--out", str(out), *GRPO, *options])
+    chosen = grpo.choose_questions(read_questions(questions), told.rewards, told.config, told.data.limit)
+    trainer, _ = grpo.make_trainer(told, chosen, questions.parent)
     if reward:
         trainer.reward_funcs[0] = reward
     return trainer
@@ -355,14 +346,11 @@ def test_images_of_another_size_are_refused(traces: Path, tmp_path: Path, capsys
 
 
 def test_a_saved_config_is_read_again(traces: Path, tmp_path: Path) -> None:
-    classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
-    parts = parse_arguments(
-        classes, ["--data", str(traces), "--out", str(tmp_path), *GRPO, "--reward_weights", "1", "2"]
-    )
-    save_config(tmp_path, parts)
-    again = parse_arguments(classes, ["--config", str(tmp_path / "config.yaml")])
-    assert changed_options(tmp_path, again) == []
-    assert again[-1].reward_weights == [1.0, 2.0] and again[-1].generation_batch_size == 8
+    told = parse_grpo(["--data", str(traces), "--out", str(tmp_path), *GRPO, "--reward_weights", "1", "2"])
+    save_config(tmp_path, told.parts)
+    again = parse_grpo(["--config", str(tmp_path / "config.yaml")])
+    assert changed_options(tmp_path, again.parts) == []
+    assert again.config.reward_weights == [1.0, 2.0] and again.config.generation_batch_size == 8
 
 
 def test_unknown_keys_of_a_config_fail(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

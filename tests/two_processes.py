@@ -15,7 +15,7 @@ from accelerate import Accelerator
 
 from data_gen.records import read_questions
 from training import grpo
-from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, parse_arguments
+from training.grpo_arguments import parse_grpo
 from training.verifier import VerifierJob, greedy_agreement
 
 OPTIONS = [
@@ -51,11 +51,9 @@ def lone_verifier(model: Any, accelerator: Accelerator) -> list[bool]:
 def main() -> None:
     """Do both, and write what each process saw."""
     questions, out = sys.argv[1], Path(sys.argv[2])
-    classes = [ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig]
-    words = ["--data", questions, "--out", str(out / "run"), *OPTIONS]
-    model, data, rewards, config = parse_arguments(classes, words)
-    chosen = grpo.choose_questions(read_questions(Path(questions)), rewards, config, data.limit)
-    trainer, _ = grpo.make_trainer(model, rewards, config, chosen, Path(questions).parent)
+    told = parse_grpo(["--data", questions, "--out", str(out / "run"), *OPTIONS])
+    chosen = grpo.choose_questions(read_questions(Path(questions)), told.rewards, told.config, told.data.limit)
+    trainer, _ = grpo.make_trainer(told, chosen, Path(questions).parent)
     trainer.reward_funcs[0] = spread
     verdicts = lone_verifier(trainer.model, trainer.accelerator)
     trainer.train()

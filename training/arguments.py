@@ -6,8 +6,6 @@ A YAML file given by `--config` sets defaults, the command line overrides it, un
 from __future__ import annotations
 
 import argparse
-import math
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -17,12 +15,10 @@ from typing import Any, NoReturn
 import torch
 import yaml
 from transformers.hf_argparser import HfArg
-from trl import GRPOConfig, SFTConfig, TrlParser
+from trl import SFTConfig, TrlParser
 
 from data_gen.command_line import HelpFormatter, UsageError, config_of, read_options
 from data_gen.files import write_whole
-from rewards.boxes import CoordinateFrame
-from rewards.settings import RewardSettings
 
 REFERENCE_MODEL = "Qwen/Qwen2.5-VL-3B-Instruct"
 
@@ -82,61 +78,19 @@ class DataArguments:
             raise ValueError(f"--limit must be at least 1, got {self.limit}")
 
 
-@dataclass
-class RewardArguments:
-    """Which rewards are paid, and their variants."""
-
-    rewards: str = field(
-        default="format,loc,acc,logic", metadata={"help": "Names separated by commas: format, loc, acc, logic, pair."}
-    )
-    reward_values: str = field(
-        default="0,1", metadata={"help": "What a wrong and a right output are paid: `0,1` or `-1,1`."}
-    )
-    loc_kind: str = field(
-        default="mean",
-        metadata={"help": "How boxes are scored.", "choices": ["mean", "all", "linear", "giou"]},
-    )
-    acc_kind: str = field(
-        default="strict",
-        metadata={"help": "How answers are scored; linear grades points and depths.", "choices": ["strict", "linear"]},
-    )
-    logic_target: str = field(
-        default="generated",
-        metadata={"help": "Answer the verifier must reach from the reasoning.", "choices": ["generated", "truth"]},
-    )
-
-    def __post_init__(self) -> None:
-        self.rewards = ",".join(name.strip() for name in self.rewards.split(","))
-
-    @property
-    def uses_pairs(self) -> bool:
-        """Whether mirrored pairs must stay together."""
-        return "pair" in self.rewards.split(",")
-
-    def settings(self, frame: CoordinateFrame) -> RewardSettings:
-        """The settings of the reward functions. Raises ValueError for values that are not two numbers."""
-        try:
-            low, high = (float(value) for value in self.reward_values.split(","))
-        except ValueError:
-            raise ValueError(f"--reward-values takes two numbers such as 0,1; got {self.reward_values!r}") from None
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"--reward-values takes two numbers, the lower one first; got {self.reward_values!r}")
-        return RewardSettings(frame, (low, high), self.loc_kind, self.acc_kind, self.logic_target)
-
-
-def _check_length(config: Any) -> None:
+def check_length(config: Any) -> None:
     """Raise ValueError for options under which nothing would be trained, and a run would count as finished."""
     if config.max_steps == 0 or (config.max_steps < 0 and config.num_train_epochs <= 0):
         raise ValueError(f"nothing to train: max_steps {config.max_steps}, num_train_epochs {config.num_train_epochs}")
 
 
-def _without_gpu(config: Any) -> None:
+def without_gpu(config: Any) -> None:
     """On a machine without GPU: stay on the CPU, in float32."""
     if not torch.cuda.is_available():
         config.use_cpu, config.bf16 = True, False
 
 
-class _PlainCpu:
+class PlainCpu:
     """Names a CPU without an index: `cpu:0` is no place that a saved optimiser can be loaded to."""
 
     @property
@@ -146,7 +100,7 @@ class _PlainCpu:
 
 
 @dataclass
-class SurdsSFTConfig(_PlainCpu, SFTConfig):
+class SurdsSFTConfig(PlainCpu, SFTConfig):
     """TRL's SFT options with the paper's set-up as defaults."""
 
     output_dir: str = HfArg(default="runs/sft", aliases=["--out"], help="Folder of the run.")
@@ -162,55 +116,9 @@ class SurdsSFTConfig(_PlainCpu, SFTConfig):
     report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
 
     def __post_init__(self) -> None:
-        _check_length(self)
-        _without_gpu(self)
+        check_length(self)
+        without_gpu(self)
         super().__post_init__()
-
-
-@dataclass
-class SurdsGRPOConfig(_PlainCpu, GRPOConfig):
-    """TRL's GRPO options with the paper's set-up as defaults; what the paper leaves open follows VLM-R1."""
-
-    output_dir: str = HfArg(default="runs/grpo", aliases=["--out"], help="Folder of the run.")
-    learning_rate: float = field(default=1e-6, metadata={"help": "Peak learning rate (paper: not given)."})
-    num_train_epochs: float = field(default=1, metadata={"help": "Passes over the questions (paper: 1)."})
-    num_generations: int = field(default=4, metadata={"help": "Completions per prompt (paper: 4)."})
-    max_completion_length: int = field(default=512, metadata={"help": "Longest completion in tokens (paper: 512)."})
-    per_device_train_batch_size: int = field(default=4, metadata={"help": "Completions per device and forward pass."})
-    gradient_accumulation_steps: int = field(default=4, metadata={"help": "Forward passes per optimiser step."})
-    beta: float = field(default=0.04, metadata={"help": "Weight of the KL term (paper: not given)."})
-    loss_type: str = field(default="grpo", metadata={"help": "TRL's loss; `grpo` is the paper's."})
-    use_bias_correction_kl: bool = field(default=False, metadata={"help": "TRL's corrected KL; off is the textbook's."})
-    save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept during the run."})
-    logging_steps: float = field(default=1, metadata={"help": "Steps between two log lines."})
-    report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
-
-    def __post_init__(self) -> None:
-        _check_length(self)
-        _without_gpu(self)
-        check_generations(
-            self.generation_batch_size, self.per_device_train_batch_size, self.steps_per_generation,
-            self.gradient_accumulation_steps, self.num_generations,
-        )  # fmt: skip
-        super().__post_init__()
-
-
-def check_generations(
-    generation_batch: int | None, per_device: int, steps_per_generation: int | None, accumulation: int, group: int
-) -> None:
-    """Raise ValueError when a generation batch does not hold whole groups, with the nearest group sizes that fit."""
-    if group < 2:
-        raise ValueError(f"--num_generations must be at least 2, got {group}: an advantage is relative to the others")
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    size = generation_batch or per_device * processes * (steps_per_generation or accumulation)
-    if size % group == 0:
-        return
-    legal = sorted((n for n in range(2, size + 1) if size % n == 0), key=lambda n: (abs(n - group), n))[:2]
-    raise ValueError(
-        f"a generation batch of {size} completions (per_device_train_batch_size {per_device} x {processes} processes x "
-        f"{steps_per_generation or accumulation} steps per generation) holds no whole groups of --num_generations "
-        f"{group}; nearest that fit: {', '.join(map(str, legal)) or 'none, enlarge the batch'}"
-    )
 
 
 def parse_arguments(classes: Sequence[type], arguments: Sequence[str] | None = None, doc: str | None = None) -> Any:

@@ -13,31 +13,33 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.records import Question
-from training.arguments import DataArguments, ModelArguments, RewardArguments, SurdsGRPOConfig, fail, parse_arguments
+from training.arguments import fail
+from training.grpo_arguments import GRPOOptions, RewardArguments, SurdsGRPOConfig, parse_grpo
 
 BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
 
 
-def make_trainer(
-    model: ModelArguments, rewards: RewardArguments, config: SurdsGRPOConfig, questions: Sequence[Question], root: Path
-) -> tuple[Any, Any]:
+def make_trainer(options: GRPOOptions, questions: Sequence[Question], root: Path) -> tuple[Any, Any]:
     """The trainer on the questions, their images under `root`, and the loaded model."""
     from rewards import select_rewards
     from training.data import grpo_rows, to_dataset
     from training.run import SaveFrame, load_for_training, lora_config
     from training.trainer import SpatialGRPOTrainer
 
-    loaded = load_for_training(model)
-    settings = rewards.settings(loaded.frame)
+    loaded = load_for_training(options.model)
+    settings = options.rewards.settings(loaded.frame)
     trainer = SpatialGRPOTrainer(
         model=loaded.model,
-        reward_funcs=select_rewards(rewards.rewards, settings),
-        args=config,
+        reward_funcs=select_rewards(options.rewards.rewards, settings),
+        args=options.config,
         train_dataset=to_dataset(grpo_rows(questions, root, loaded.frame)),
         processing_class=loaded.processor,
-        peft_config=lora_config(model),
+        peft_config=lora_config(options.model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
         settings=settings,
+        shared_prefix=options.engine.shared_prefix,
+        shared_prefill=options.engine.shared_prefill,
+        dynamic_sampling=options.schedule.dynamic_sampling,
     )
     return trainer, loaded
 
@@ -83,16 +85,16 @@ def choose_questions(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train with the chosen rewards and save the run. Exits with 2 on bad input, before anything is written."""
-    parts = parse_arguments([ModelArguments, DataArguments, RewardArguments, SurdsGRPOConfig], arguments, __doc__)
-    model, data, rewards, config = parts
+    options = parse_grpo(arguments, __doc__)
+    data, rewards, config = options.data, options.rewards, options.config
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
     questions, root = read_questions_and_root(data, BUILDER)
     chosen = choose_questions(questions, rewards, config, data.limit)
-    check_model(model.model)
-    checkpoint = open_run(data, config, parts)
-    trainer, loaded = make_trainer(model, rewards, config, chosen, root)
+    check_model(options.model.model)
+    checkpoint = open_run(data, config, options.parts)
+    trainer, loaded = make_trainer(options, chosen, root)
     rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}"
     train(trainer, loaded, checkpoint, "GRPO", rows)
 

@@ -16,8 +16,9 @@ from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
 from rewards.boxes import CoordinateFrame
-from training.arguments import DataArguments, ModelArguments, RewardArguments, changed_options, fail, save_config
+from training.arguments import DataArguments, ModelArguments, changed_options, fail, save_config
 from training.card import write_card
+from training.grpo_arguments import RewardArguments
 from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
 

@@ -1,69 +1,32 @@
-"""The GRPO trainer: TRL's own, with the self-verifier's verdicts as a column of the rewards, and a log per task."""
+"""The GRPO trainer: TRL's own, with one part per idea."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from accelerate.utils import gather_object
 from trl import GRPOTrainer
-from trl.models.utils import disable_gradient_checkpointing
 
-from rewards.logic import logic_target
-from rewards.response import parse
-from rewards.settings import RewardSettings, completion_text
 from training.card import OwnCard
+from training.dynamic_sampling import DynamicSampling
+from training.held_out import HeldOutScore
+from training.image_cache import DecodeOnce
+from training.prefix import SharedPrefix
 from training.resume import StrictResume
-from training.verifier import VerifierJob, greedy_agreement, verifier_job
+from training.sampling import SharedPrefill
+from training.stages import StagedRewards
+from training.task_log import TaskLog
+from training.verification import SelfVerification
 
 
-class SpatialGRPOTrainer(StrictResume, OwnCard, GRPOTrainer):
-    """TRL's GRPOTrainer plus `settings`, the frame and variants of the rewards."""
-
-    def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
-        self.settings = settings
-        super().__init__(*args, **kwargs)
-
-    def _calculate_rewards(
-        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
-    ) -> torch.Tensor:
-        """Rewards of all processes, shape (completions of all processes, reward functions)."""
-        if "logic" in self.reward_func_names:
-            verdicts = self._verdicts(inputs, completions)
-            inputs = [{**row, "verdicts": verdict} for row, verdict in zip(inputs, verdicts, strict=True)]
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._log_per_task(gather_object([row["task"] for row in inputs]), rewards)
-        return rewards
-
-    def _verdicts(self, inputs: list[dict[str, Any]], completions: list[Any]) -> list[str | None]:
-        """The answer the policy reaches from each trace alone, or None; only well-formed completions are asked about.
-
-        The target of the logic reward is teacher-forced; where greedy decoding would have written it, it is the
-        verdict. All processes must call this.
-        """
-        targets = [self._target(row, item) for row, item in zip(inputs, completions, strict=True)]
-        jobs: list[VerifierJob | None] = [
-            None if target is None else verifier_job(self._tokenizer, *target) for target in targets
-        ]
-        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            agreed = greedy_agreement(
-                self.model, jobs, self._tokenizer.pad_token_id, self.args.per_device_train_batch_size, self.accelerator
-            )
-        self._log_metric("logic/verified", sum(job is not None for job in jobs) / len(jobs))
-        return [target[1] if target and yes else None for target, yes in zip(targets, agreed, strict=True)]
-
-    def _target(self, row: dict[str, Any], completion: Any) -> tuple[str, str] | None:
-        """(trace, answer to reach) of a completion, or None when it is not well-formed."""
-        response = parse(completion_text(completion))
-        if not response.well_formed or not response.think or not response.answer:
-            return None
-        size = (row["width"], row["height"])
-        return response.think, logic_target(response.answer, row["answer"], size, self.settings)
-
-    def _log_per_task(self, tasks: list[str], rewards: torch.Tensor) -> None:
-        """Mean of every reward over the completions of each task, of all processes."""
-        mode = "train" if self.model.training else "eval"
-        for task in sorted(set(tasks)):
-            of_task = rewards[[place for place, name in enumerate(tasks) if name == task]]
-            for name, column in zip(self.reward_func_names, of_task.T, strict=True):
-                self._metrics[mode][f"rewards/{name}/{task}"].append(torch.nanmean(column).item())
+class SpatialGRPOTrainer(
+    SharedPrefix,  # outermost: sees generation batches as the parts below leave them
+    DynamicSampling,
+    StagedRewards,
+    DecodeOnce,
+    SharedPrefill,
+    SelfVerification,  # its verdicts are a column that the rewards below read
+    TaskLog,
+    HeldOutScore,
+    StrictResume,
+    OwnCard,
+    GRPOTrainer,
+):
+    """TRL's GRPOTrainer and its keyword arguments, plus those of each part."""
