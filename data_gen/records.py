@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,14 +139,19 @@ def _picture_problem(question: Question) -> str | None:
 
 def _wording_problem(question: Question) -> str | None:
     """Empty texts, and texts that would be read as tags or tokens of their own."""
-    texts = {"question": question.question, **{f"option {text!r}": text for text in question.options}}
-    texts |= {f"name {item.name!r}": item.name for item in question.objects}
-    for what, text in texts.items():
-        if not text.strip() or holds_markup(text) or len(text.splitlines()) > 1:
+    names = [item.name for item in question.objects]
+    whats = ("question", *(f"option {text!r}" for text in question.options), *(f"name {text!r}" for text in names))
+    for what, text in zip(whats, (question.question, *question.options, *names), strict=True):
+        if not _is_wording(text):
             return f"the {what} is empty, has several lines, or holds tags or special tokens"
-    if len({normalise(item.name) for item in question.objects}) < len(question.objects):
+    if len(set(map(normalise, names))) < len(names):
         return f"its two objects have the same name, {question.objects[0].name!r}"
     return None
+
+
+@lru_cache(maxsize=1 << 14)  # options and names come again with every question
+def _is_wording(text: str) -> bool:
+    return bool(text.strip()) and not holds_markup(text) and len(text.splitlines()) == 1
 
 
 def _answer_problem(question: Question) -> str | None:
@@ -194,6 +199,8 @@ def flat_row(row: dict[str, Any]) -> dict[str, Any]:
 def nested_row(row: dict[str, Any], kind: type) -> dict[str, Any]:
     """The other way round: the fields that `kind` does not know under `extra`."""
     known = _known_fields(kind)
+    if row.keys() <= known:
+        return row
     return {
         **{name: value for name, value in row.items() if name in known},
         "extra": {name: value for name, value in row.items() if name not in known},
@@ -287,7 +294,7 @@ def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(file, 1):
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                row = json.loads(text) if text.strip() else None
+                row = _decoded(text) if text.strip() else None
             except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are the former
                 raise RecordError(f"{path}, line {number}: no JSON in UTF-8: {error}") from error
             if row is None and not text.strip():
@@ -295,6 +302,14 @@ def iterate_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise RecordError(f"{path}, line {number}: an object was expected, got {type(row).__name__}")
             yield number, row
+
+
+def _decoded(text: str) -> Any:
+    """The value of a JSON text; what the fast decoder refuses (NaN) and what is wrong are left to Python's own."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
 
 
 def read_records(path: Path, convert: Callable[[dict[str, Any]], Record]) -> Iterator[tuple[int, Record]]:

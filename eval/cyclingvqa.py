@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 from data_gen.chat import ChatClient
 from data_gen.command_line import UsageError
 from data_gen.cycling.prompts import STYLES, item_prompt
-from data_gen.cycling.records import BUILD_COMMAND, ITEMS, CyclingItem, item_to_row, read_items
+from data_gen.cycling.records import BUILD_COMMAND, ITEMS, CyclingItem, read_items
 from data_gen.images import MANIFEST, image_root, upright_size
 from data_gen.records import RecordError, write_rows
 from eval.arguments import parse_config
@@ -105,8 +105,7 @@ def evaluate(config: CyclingConfig) -> CyclingSummary:
     session = in_own_style(open_session(config, data), config)
     check_replayed(session.chosen, [item.id for item in items])
     requests = [make_request(item, root, sizes, session.chosen) for item in items]
-    rows = [item_to_row(item) for item in items]
-    facts = begin(session, config, BENCHMARK, root, rows, requests)
+    facts = begin(session, config, BENCHMARK, root, items, requests)
     outcomes, use = answer(session, items, requests, config)
     source = "+".join(sorted({item.source for item in items}))
     summary = make_summary(facts, source, summarise(outcomes, config.seed), use)

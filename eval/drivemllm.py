@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from data_gen.command_line import UsageError
 from data_gen.drivemllm.prompts import prompt_text
-from data_gen.drivemllm.records import DriveMLLMQuestion, question_to_row
+from data_gen.drivemllm.records import DriveMLLMQuestion
 from data_gen.drivemllm.shots import draw_shots, worked_example
 from data_gen.images import check_images
 from data_gen.records import Question, RecordError, write_rows
@@ -76,8 +76,7 @@ def evaluate(config: DriveMLLMConfig) -> DriveMLLMSummary:
     session = open_run(config, data, questions, published)
     check_replayed(session.chosen, [question.id for question in questions])
     requests = make_requests(questions, pool, root, session.chosen, config.seed)
-    rows = [question_to_row(question) for question in questions]
-    facts = begin(session, config, BENCHMARK, root, rows, requests, prompts_of(session.chosen))
+    facts = begin(session, config, BENCHMARK, root, questions, requests, prompts_of(session.chosen))
     outcomes = answer(session, questions, requests)
     figures = {
         scoring: summarise(outcomes, scoring, floors_of(questions, scoring), config.seed) for scoring in SCORINGS

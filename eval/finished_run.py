@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_gen.command_line import UsageError
-from data_gen.records import Question, iterate_rows, question_to_row, read_questions
-from eval.runner import PREDICTIONS_FILE, RunFacts, digest, read_facts, read_summary, told_apart
+from data_gen.records import Question, iterate_rows, read_questions
+from eval.runner import PREDICTIONS_FILE, RunFacts, asked_words, read_facts, read_summary, told_apart
 from eval.summary import Summary
 
 BENCHMARK = "surds"
@@ -58,8 +57,7 @@ def asked_questions(run: FinishedRun) -> list[Question]:
     if not path.is_file():
         raise UsageError(f"the question file {path} is no longer there")
     questions = [question for question in read_questions(path) if question.id in run.predictions]
-    rows = map(json.dumps, map(question_to_row, questions))
-    if f"{len(questions)} questions {digest(chr(10).join(rows))}" != run.facts.identity.get("questions"):
+    if asked_words(questions) != run.facts.identity.get("questions"):
         raise UsageError(f"the question file {path} has changed since {run.summary.label} was asked")
     return questions
 

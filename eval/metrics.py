@@ -7,13 +7,13 @@ right; the score of a run is the plain mean of the tasks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
-from data_gen.floors import task_floors, units_of
+from data_gen.floors import Unit, task_floors, units_of
 from data_gen.records import Question
 from eval.engines import RandomEngine, Request
 from eval.intervals import Interval, bootstrap_intervals
@@ -123,17 +123,18 @@ Floors = Mapping[str, dict[str, float]]
 
 def floors_of(questions: Sequence[Question], seed: int = 0) -> Floors:
     """Task -> its floors on these questions, `random_run` being what `--engine random` scores with this seed."""
-    by_task: dict[str, list[list[Question]]] = {}
-    for unit in units_of(questions).values():
+    units = units_of(questions).values()
+    by_task: dict[str, list[Unit]] = {}
+    for unit in units:
         by_task.setdefault(unit[0].task, []).append(unit)
-    guessed = sum_by_image(questions, random_scores(questions, seed)).means
+    guessed = sum_by_image(units, random_scores(questions, seed)).means
     return {task: {**task_floors(task, units), "random_run": guessed[task]} for task, units in by_task.items()}
 
 
 def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: int = 0) -> Figures:
     """The figures of a run; `floors` are those of its questions, `seed` draws the bootstrap samples."""
     sums = sum_by_image(
-        [outcome.question for outcome in outcomes],
+        units_of([outcome.question for outcome in outcomes]).values(),
         {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes},
     )
     per_task, overall = bootstrap_intervals(sums.sums, sums.counts, seed)
@@ -168,28 +169,26 @@ def paired_differences(
     are scored on the same drawn images, so what makes an image hard or easy cancels out.
     Raises RecordError when a mirrored pair is not two questions.
     """
-    one, two = sum_by_image(questions, first), sum_by_image(questions, second)
+    units = units_of(questions).values()
+    one, two = sum_by_image(units, first), sum_by_image(units, second)
     per_task, overall = bootstrap_intervals(two.sums - one.sums, one.counts, seed, lowest=-1.0)
-    units = one.counts.sum(axis=0).astype(int).tolist()
+    counts = one.counts.sum(axis=0).astype(int).tolist()
     differences = {
         task: Difference(two.means[task] - one.means[task], interval, count)
-        for task, interval, count in zip(one.tasks, per_task, units, strict=True)
+        for task, interval, count in zip(one.tasks, per_task, counts, strict=True)
     }
     whole = fmean(item.difference for item in differences.values())
-    return {**differences, "score": Difference(whole, overall, sum(units))}
+    return {**differences, "score": Difference(whole, overall, sum(counts))}
 
 
-def sum_by_image(questions: Sequence[Question], score_of: Mapping[str, float]) -> ImageSums:
-    """Unit scores added up by image and task. score_of: question id -> score; an id that is not there scores 0.
-
-    Raises RecordError when a mirrored pair is not two questions.
-    """
-    images = {image: place for place, image in enumerate(dict.fromkeys(question.image for question in questions))}
-    there = {question.task for question in questions}
+def sum_by_image(units: Collection[Unit], score_of: Mapping[str, float]) -> ImageSums:
+    """Unit scores added up by image and task. score_of: question id -> score; an id that is not there scores 0."""
+    images = {image: place for place, image in enumerate(dict.fromkeys(unit[0].image for unit in units))}
+    there = {unit[0].task for unit in units}
     tasks = tuple(task for task in TASKS if task in there)
     columns = {task: column for column, task in enumerate(tasks)}
     sums_NT, counts_NT = np.zeros((len(images), len(tasks))), np.zeros((len(images), len(tasks)))
-    for unit in units_of(questions).values():
+    for unit in units:
         place, task = images[unit[0].image], unit[0].task
         sums_NT[place, columns[task]] += unit_score(task, [score_of.get(question.id, 0.0) for question in unit])
         counts_NT[place, columns[task]] += 1

@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="The page (default: %(default)s).")
     options = parser.parse_args(argv)
     try:
-        runs, found = write_page(options.runs, options.out)
+        runs = named_apart([read_run(folder) for folder in options.runs], options.runs)
+        found = write_page(runs, options.out)
     except (UsageError, RecordError) as error:
         print(f"eval/report.py: {error}", file=sys.stderr)
         return 2
@@ -84,27 +85,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def write_report(folders: Sequence[Path], out: Path, questions: Sequence[Question] | None = None) -> list[Summary]:
-    """Write the page that compares the runs in `folders`; returns their summaries. Raises UsageError, RecordError.
+def write_page(runs: Sequence[FinishedRun], out: Path, questions: Sequence[Question] | None = None) -> Findings:
+    """Write the page that compares the runs, and its numbers as Markdown and CSV. Raises UsageError, RecordError.
 
     questions: those that the first run was asked, where they are at hand; else they are read from their file.
     """
-    return [run.summary for run in write_page(folders, out, questions)[0]]
-
-
-def write_page(
-    folders: Sequence[Path], out: Path, questions: Sequence[Question] | None = None
-) -> tuple[list[FinishedRun], Findings]:
-    """Write the page, and its numbers as Markdown and CSV. Raises UsageError, RecordError."""
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out names the page, a file that ends in .html, got {out}")
-    runs = named_apart([read_run(folder) for folder in folders], folders)
     found = find(runs, questions)
     summaries = [run.summary for run in runs]
     write_whole(out, render(runs, found))
     write_whole(out.with_suffix(".md"), markdown(summaries, found.comparisons, found.remarks))
     write_whole(out.with_suffix(".csv"), comma_separated(summaries, found.comparisons))
-    return runs, found
+    return found
 
 
 def find(runs: Sequence[FinishedRun], questions: Sequence[Question] | None = None) -> Findings:

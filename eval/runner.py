@@ -70,6 +70,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def asked_words(questions: Sequence[Any]) -> str:
+    """How many questions (records) and a digest of all that is in them: what two runs were asked, in short."""
+    return f"{len(questions)} questions {hashlib.sha256(msgspec.json.encode(questions)).hexdigest()[:16]}"
+
+
 def file_digest(path: Path) -> str:
     """The first 16 hexadecimal digits of a file's sha256."""
     with path.open("rb") as file:

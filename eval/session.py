@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +15,7 @@ from eval.arguments import save_config
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
 from eval.engines import Request
 from eval.replay import ReplayEngine
-from eval.runner import CONFIG_FILE, RunFacts, claim_folder, digest
+from eval.runner import CONFIG_FILE, RunFacts, asked_words, claim_folder, digest
 
 # Options that count something; None is no choice.
 AT_LEAST_ONE = (
@@ -175,19 +174,18 @@ def begin(
     config: EvalConfig,
     benchmark: str,
     root: Path,
-    rows: Sequence[dict[str, Any]],
+    questions: Sequence[Any],
     requests: Sequence[Request],
     prompts_of: str = "own",
 ) -> RunFacts:
-    """Make the folder ready and write into it what the run is about: questions (as `rows`), prompts, engine, options.
+    """Make the folder ready and write into it what the run is about: questions, prompts, engine, options.
 
     prompts_of: whose wording the prompts are, as in RunFacts. Raises UsageError when the folder holds another run.
     """
     session.folder.prepare()
     chosen = session.chosen
-    asked, prompts = (digest("\n".join(texts)) for texts in (map(json.dumps, rows), (r.prompt for r in requests)))
-    questions = f"{len(rows)} questions {asked}"
-    check_same_questions(chosen, questions)
+    asked, prompts = asked_words(questions), digest("\n".join(request.prompt for request in requests))
+    check_same_questions(chosen, asked)
     facts = RunFacts(
         benchmark=benchmark,
         label=session.label,
@@ -201,7 +199,7 @@ def begin(
         identity={
             "engine": chosen.kind,
             **chosen.identity,
-            "questions": questions,
+            "questions": asked,
             "prompts": f"{chosen.style} {prompts}",
             "frame": str(chosen.frame),
         },

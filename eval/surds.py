@@ -21,11 +21,12 @@ from data_gen.command_line import UsageError
 from data_gen.floors import units_of
 from data_gen.images import check_images
 from data_gen.prompts import prompt_of
-from data_gen.records import Question, RecordError, question_to_row, read_questions, write_rows
+from data_gen.records import Question, RecordError, read_questions, write_rows
 from data_gen.templates import Templates, read_templates
 from eval.arguments import parse_config
 from eval.choose_engine import ChosenEngine
 from eval.engines import Reply, Request
+from eval.finished_run import FinishedRun
 from eval.metrics import Outcome, assess, floors_of, reasons_of, summarise
 from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine, limit_of_run
@@ -64,8 +65,8 @@ class SurdsConfig(EvalConfig):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Evaluate and print the table; 0, or 2 with the remedy on standard error when it cannot be done."""
-    # The garbage collector need not go through the imported libraries again and again: a quarter of a replay's time.
-    gc.freeze()
+    # Going through all records again and again for garbage takes a quarter of a replay's time.
+    gc.set_threshold(100_000)
     try:
         summary = evaluate(parse_config(SurdsConfig, argv, str(__doc__)))
     except (UsageError, RecordError, FileExistsError, FileNotFoundError) as error:
@@ -90,19 +91,18 @@ def evaluate(config: SurdsConfig) -> Summary:
         check_images(questions, root)
     session = with_ids(open_session(config, data), there)
     check_replayed(session.chosen, [question.id for question in questions])
-    requests = [make_request(question, root, session.chosen, templates) for question in questions]
-    rows = [question_to_row(question) for question in questions]
+    requests = make_requests(questions, root, session.chosen, templates)
     prompts = whose_prompts(session.chosen, questions, templates)
-    facts = begin(session, config, benchmark_of(questions), root, rows, requests, prompts)
-    outcomes = answer(session, questions, requests)
+    facts = begin(session, config, benchmark_of(questions), root, questions, requests, prompts)
+    outcomes, rows = answer(session, questions, requests)
     floors = floors_of(questions, config.seed)
     figures_of = {scoring: summarise(outcomes, scoring, floors, config.seed) for scoring in SCORINGS}
     source = "+".join(sorted({question.source for question in questions}))
     summary = make_summary(facts, source, figures_of, config.scoring)
     write_summary(summary, session.out)
-    from eval.report import write_report
+    from eval.report import write_page
 
-    write_report([session.out], session.out / REPORT_FILE, questions)
+    write_page([FinishedRun(summary, facts, rows)], session.out / REPORT_FILE, questions)
     return summary
 
 
@@ -128,12 +128,11 @@ def whose_prompts(chosen: ChosenEngine, questions: Sequence[Question], templates
 
 
 def chosen_questions(questions: Sequence[Question], limit: int | None) -> list[Question]:
-    """The questions of the first `limit` units of every task, in file order. Raises RecordError on a broken pair."""
-    units = units_of(questions)
+    """The questions of the first `limit` units of every task, in file order."""
     if limit is None:
         return list(questions)
     taken: dict[str, list[str]] = {}
-    for name, members in units.items():
+    for name, members in units_of(questions).items():
         taken.setdefault(members[0].task, []).append(name)
     kept = {name for names in taken.values() for name in names[:limit]}
     return [question for question in questions if question.unit in kept]
@@ -155,12 +154,17 @@ def with_ids(session: Session, questions: Sequence[Question]) -> Session:
     return replace(session, chosen=replace(session.chosen, engine=engine))
 
 
-def make_request(question: Question, root: Path, chosen: ChosenEngine, templates: Templates | None = None) -> Request:
-    """A question as the engine gets it, in the words of `templates` if there are some."""
-    size = question.image_size
-    text = templates.prompt(question) if templates else prompt_of(question, chosen.frame, chosen.style)
-    files = (root / question.image,)
-    return Request(question.id, text, files, (size,), question.options, chosen.frame.size(size))
+def make_requests(
+    questions: Sequence[Question], root: Path, chosen: ChosenEngine, templates: Templates | None = None
+) -> list[Request]:
+    """Questions as the engine gets them, in the words of `templates` if there are some."""
+    path_of = {image: root / image for image in {question.image for question in questions}}
+    requests = []
+    for question in questions:
+        size, files = question.image_size, (path_of[question.image],)
+        text = templates.prompt(question) if templates else prompt_of(question, chosen.frame, chosen.style)
+        requests.append(Request(question.id, text, files, (size,), question.options, chosen.frame.size(size)))
+    return requests
 
 
 def benchmark_of(questions: Sequence[Question]) -> str:
@@ -172,30 +176,29 @@ def benchmark_of(questions: Sequence[Question]) -> str:
     return f"{BENCHMARK}-{ranges.pop() if alone else 'mixed'}"
 
 
-def answer(session: Session, questions: Sequence[Question], requests: Sequence[Request]) -> list[Outcome]:
-    """The outcome of every question in file order; predictions.jsonl ends up in that order, graded afresh."""
-    chosen = session.chosen
+def answer(
+    session: Session, questions: Sequence[Question], requests: Sequence[Request]
+) -> tuple[list[Outcome], dict[str, dict[str, Any]]]:
+    """The outcome of every question in file order, and the lines of predictions.jsonl by question id.
+
+    The file ends up in the order of the questions, graded afresh.
+    """
+    frame, style = session.chosen.frame, session.chosen.style
     prompts = {request.id: digest(request.prompt) for request in requests}
     question_of = {question.id: question for question in questions}
+    outcomes: dict[str, Outcome] = {}
+    rows: dict[str, dict[str, Any]] = {}
 
-    fresh: dict[str, Outcome] = {}
-
-    def outcome(reply: Reply) -> Outcome:
-        return assess(question_of[reply.id], reply.output, reply.tokens, chosen.frame, chosen.style)
-
-    def row(item: Outcome) -> dict[str, Any]:
-        return prediction_row(item, prompts[item.question.id], chosen.frame)
-
-    def fresh_row(reply: Reply) -> dict[str, Any]:
-        fresh[reply.id] = outcome(reply)
-        return row(fresh[reply.id])
+    def graded(reply: Reply) -> dict[str, Any]:
+        outcomes[reply.id] = assess(question_of[reply.id], reply.output, reply.tokens, frame, style)
+        rows[reply.id] = prediction_row(outcomes[reply.id], prompts[reply.id], frame)
+        return rows[reply.id]
 
     path = session.out / PREDICTIONS_FILE
-    replies = collect(path, chosen.engine, requests, fresh_row)
-    outcomes = [fresh.get(reply.id) or outcome(reply) for reply in replies]
-    if list(fresh) != [reply.id for reply in replies]:
-        write_rows(path, map(row, outcomes))
-    return outcomes
+    replies = collect(path, session.chosen.engine, requests, graded)
+    if list(rows) != [reply.id for reply in replies]:
+        write_rows(path, map(graded, replies))
+    return [outcomes[question.id] for question in questions], rows
 
 
 def prediction_row(outcome: Outcome, prompt_digest: str, frame: CoordinateFrame) -> dict[str, Any]:

@@ -128,7 +128,8 @@ def _grade_official(answer: str, truth: Truth) -> Grade:
         return _official_point(answer, truth)
     if not answer:
         return Grade(False, 0.0, ("no_answer",))
-    if not any(contains_phrase(answer.lower(), option.lower()) for option in truth.options):
+    lowered = answer.lower()
+    if not any(contains_phrase(lowered, option.lower()) for option in truth.options):
         return Grade(False, 0.0, ("no_option",))
     right = _official_form(answer) == _official_form(truth.answer)
     return Grade(True, float(right), () if right else ("wrong",))

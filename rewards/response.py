@@ -16,6 +16,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from rewards.boxes import Box, Size, area, clip_box, sort_corners
 from rewards.normal_form import normalise
@@ -25,7 +26,7 @@ PARSER_REASONS = (
     "missing_tag", "duplicate_tag", "nested_tag", "unclosed_tag", "tag_order", "text_outside",
     "empty_part", "no_box", "box_clipped", "box_degenerate", "duplicate_object", "truncated",
 )  # fmt: skip
-_HARMLESS = {"box_clipped", "box_degenerate", "duplicate_object"}
+_HARMLESS = frozenset({"box_clipped", "box_degenerate", "duplicate_object"})
 
 # No pattern may start with, or hold two neighbouring, repeats of blanks: 100,000 of them would take minutes.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)"
@@ -43,6 +44,8 @@ _SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>|<(?:pad|eos|bos|unk)>")
 _LEADING_TOKENS = re.compile(rf"(?:\s|{_SPECIAL_TOKEN.pattern})*")
 _LAST_TOKEN = re.compile(rf"(?:{_SPECIAL_TOKEN.pattern})\Z")
 _LONGEST_TOKEN = 64
+_MARKUP = re.compile(rf"</?(?:{'|'.join(LOCATED_TAGS)})>|{_SPECIAL_TOKEN.pattern}")
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _CODE_FENCE = re.compile(r"```(?:json)?")
 _BOX_KEY = re.compile(r"[\"']?bbox_2d[\"']?\s*:\s*\Z")
 _LABEL = re.compile(r"\"label\"\s*:\s*\"([^\"]*)\"|'label'\s*:\s*'([^']*)'")
@@ -73,7 +76,7 @@ class Response:
     @property
     def well_formed(self) -> bool:
         """The strict format holds: every tag once, in order, filled, nothing outside, at least one readable box."""
-        return all(reason in _HARMLESS for reason in self.reasons)
+        return _HARMLESS.issuperset(self.reasons)
 
 
 def parse(text: str, size: Size | None = None, tags: Sequence[str] = LOCATED_TAGS) -> Response:
@@ -197,17 +200,17 @@ def numbers_in(text: str) -> list[float]:
 
 def without_articles(text: str) -> str:
     """The text without the words a, an and the."""
-    return re.sub(r"\b(?:a|an|the)\b", "", text)
+    return _ARTICLE.sub("", text)
 
 
 def holds_markup(text: str) -> bool:
     """Whether a text holds one of the response's tags or a special token."""
-    return re.search(rf"</?(?:{'|'.join(LOCATED_TAGS)})>|{_SPECIAL_TOKEN.pattern}", text) is not None
+    return _MARKUP.search(text) is not None
 
 
 def contains_phrase(text: str, phrase: str) -> bool:
     """Whether `phrase` stands in `text` between word boundaries."""
-    return re.search(rf"\b{re.escape(phrase)}\b", text) is not None
+    return phrase in text and re.search(rf"\b{re.escape(phrase)}\b", text) is not None
 
 
 def map_coordinates(text: str, convert: Callable[[list[float]], Sequence[float]]) -> str:
@@ -241,12 +244,17 @@ def _think_part(text: str) -> str | None:
     return part.strip() if opening and closing else None
 
 
+@cache
+def _any_tag(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<(/?)({'|'.join(tags)})>")
+
+
 def _format_reasons(body: str, tags: Sequence[str]) -> Iterator[str]:
     """Why a body is not exactly the wanted tags, each once, in order, filled, with nothing else outside them."""
     open_now: list[str] = []
     opened: list[str] = []
     last_end = 0
-    for found in re.finditer(rf"<(/?)({'|'.join(tags)})>", body):
+    for found in _any_tag(tuple(tags)).finditer(body):
         closing, tag = found.group(1) == "/", found.group(2)
         between = body[last_end : found.start()].strip()
         last_end = found.end()

@@ -140,7 +140,7 @@ def test_pairing_takes_out_what_images_have_in_common() -> None:
     first = {question.id: float(rng.random() < 0.5) for question in questions}
     second = {name: 1.0 if rng.random() < 0.05 else score for name, score in first.items()}
     (low, high) = paired_differences(questions, first, second)["depth"].ci95 or (0.0, 0.0)
-    sums = sum_by_image(questions, first)
+    sums = sum_by_image(units_of(questions).values(), first)
     ((alone_low, alone_high),) = (item or (0.0, 0.0) for item in bootstrap_intervals(sums.sums, sums.counts, 0)[0])
     assert 0 < low < high and high - low < 0.4 * (alone_high - alone_low)
 
