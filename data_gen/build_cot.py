@@ -25,10 +25,8 @@ from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST, image_root
 from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.records import Question, RecordError, Trace, read_questions, trace_to_row, write_rows
-from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems
+from data_gen.trace_checks import MAX_WORDS, TraceBudget, ends_with_answer, holds_answer, trace_problems
 from rewards.grading import TASKS
-from rewards.normal_form import normalise
-from rewards.response import contains_phrase
 
 BUILD_COMMAND = "python data_gen/build_surds.py --nuscenes DIR --out data/surds"
 TRACES_FILE, SUMMARY_FILE = "cot.jsonl", "summary.json"
@@ -149,7 +147,7 @@ def _task_summary(traces: Sequence[Trace]) -> dict[str, Any]:
         "dropped": dict(Counter(reason for trace in traces for reason in trace.verdict)),
         "endings": {name: endings[name] for name in ENDINGS},
         "words": {f"{k * HISTOGRAM_STEP + 1}-{(k + 1) * HISTOGRAM_STEP}": steps[k] for k in sorted(steps)},
-        "holds_answer": _share([_holds_answer(trace) for trace in kept]),
+        "holds_answer": _share([holds_answer(trace.question, trace.reasoning) for trace in kept]),
         "ends_with_answer": _share([ends_with_answer(trace.question, trace.reasoning) for trace in kept]),
     }
 
@@ -168,14 +166,7 @@ def report(traces: Sequence[Trace], out: Path) -> str:
 def _checked(question: Question, settings: Settings) -> Trace:
     """The teacher's trace with the reasons against it."""
     trace = TEACHERS[settings.teacher](question, settings.seed)
-    return replace(trace, verdict=trace_problems(question, trace.reasoning, max_words=settings.max_words))
-
-
-def _holds_answer(trace: Trace) -> bool:
-    """Whether the literal answer stands anywhere in the trace; in a comparison it is the name of an object."""
-    if trace.question.task == "pixel":
-        return trace.question.answer_text in trace.reasoning
-    return contains_phrase(normalise(trace.reasoning), normalise(trace.question.answer_text))
+    return replace(trace, verdict=trace_problems(question, trace.reasoning, budget=TraceBudget(settings.max_words)))
 
 
 def _share(flags: Sequence[bool]) -> float:

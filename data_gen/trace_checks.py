@@ -6,15 +6,23 @@ to the true answer, name only places that are there, and sound like someone who 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from data_gen.prompts import located_response
 from data_gen.records import Question
 from rewards.boxes import CoordinateFrame
 from rewards.grading import grade_text, same_answer
 from rewards.normal_form import normalise
-from rewards.response import LOCATED_TAGS, map_coordinates, parse
+from rewards.response import contains_phrase, parse
+from rewards.trace_text import (
+    concluded_option,
+    coordinates_in,
+    has_bare_coordinates,
+    has_tag,
+    last_answer_clause,
+    mentions_given_answer,
+)
 
 TRACE_REASONS = (
     "empty_trace", "tag_in_trace", "too_long", "bare_coordinates", "coordinates_outside", "given_answer",
@@ -23,25 +31,24 @@ TRACE_REASONS = (
 MAX_WORDS = 50
 ROUNDING_PX = 1.0
 
-_GIVEN_ANSWER = re.compile(
-    r"\b(?:given|provided|supplied|stated|reference|expected|known|true|ground[- ]truth) answer\b"
-    r"|\banswer (?:is |was |has been |that was )?(?:given|provided|supplied)\b(?! by)"
-    r"|\b(?:given|since|know|knowing|told) that the (?:correct )?answer\b"
-    r"|\b(?:according to|matches|agrees with|consistent with) the (?:correct )?(?:answer|label|annotation)\b"
-    r"|\bground[- ]truth\b|\banswer key\b|\b(?:we|i) (?:are|am|were|was|have been) told\b",
-    re.IGNORECASE,
-)
-_ANSWER_CLAUSE = re.compile(
-    r"\banswer(?: is| must be| should be| would be| has to be|:)|\bmakes the answer\b", re.IGNORECASE
-)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|means)\b", re.IGNORECASE)
-# Too common as plain words to count as an answer outside a clause that says so.
-_PLAIN_WORDS = {"yes", "no"}
+
+@dataclass(frozen=True)
+class TraceBudget:
+    """How long a trace may be: its words, and the tokens of the whole response, counted as the trained model counts."""
+
+    max_words: int | None = MAX_WORDS
+    max_tokens: int | None = None
+    count_tokens: Callable[[str], int] | None = None
+
+    def is_exceeded(self, reasoning: str, target: str) -> bool:
+        """Whether the trace, or the response that it becomes, is too long."""
+        if self.max_words is not None and len(reasoning.split()) > self.max_words:
+            return True
+        return bool(self.max_tokens and self.count_tokens and self.count_tokens(target) > self.max_tokens)
 
 
 def trace_problems(
-    question: Question, reasoning: str, answer: str | None = None, max_words: int = MAX_WORDS
+    question: Question, reasoning: str, answer: str | None = None, budget: TraceBudget = TraceBudget()
 ) -> tuple[str, ...]:
     """Why a trace cannot be used: codes of `TRACE_REASONS`, none when it is fine.
 
@@ -50,51 +57,28 @@ def trace_problems(
     """
     if not reasoning.strip():
         return ("empty_trace",)
+    target = located_response(
+        [(item.name, item.bbox) for item in question.objects],
+        reasoning,
+        question.answer_text if answer is None else answer,
+    )
     found = {
         "tag_in_trace": has_tag(reasoning),
-        "too_long": len(reasoning.split()) > max_words,
+        "too_long": budget.is_exceeded(reasoning, target),
         "bare_coordinates": has_bare_coordinates(reasoning),
         "coordinates_outside": any(not _is_inside(values, question) for values in coordinates_in(reasoning)),
         "given_answer": mentions_given_answer(reasoning),
         "contradicts_answer": contradicts_answer(question, reasoning),
-        **_target_problems(question, reasoning, question.answer_text if answer is None else answer),
+        "bad_format": not parse(target).well_formed,
+        "wrong_answer": grade_text(target, question.truth, CoordinateFrame("original")).score <= 0,
     }
     return tuple(code for code in TRACE_REASONS if found.get(code))
-
-
-def has_tag(reasoning: str) -> bool:
-    """Whether a tag of the response format or a special token stands in the trace."""
-    lowered = reasoning.lower()
-    return "<|" in lowered or any(f"<{slash}{tag}" in lowered for tag in LOCATED_TAGS for slash in ("", "/"))
-
-
-def coordinates_in(reasoning: str) -> list[tuple[float, ...]]:
-    """The points and boxes that a trace writes as `[[x, y]]` or `[[x1, y1, x2, y2]]`, in order."""
-    found: list[tuple[float, ...]] = []
-
-    def collect(values: Sequence[float]) -> Sequence[float]:
-        found.append(tuple(values))
-        return values
-
-    map_coordinates(reasoning, collect)
-    return found
-
-
-def has_bare_coordinates(reasoning: str) -> bool:
-    """Whether brackets stand in the trace that are no `[[...]]` coordinates, which no frame would convert."""
-    brackets = reasoning.count("[") + reasoning.count("]")
-    return brackets != 4 * len(coordinates_in(reasoning)) or re.search(r"\(\s*[-+.\d]+\s*,", reasoning) is not None
-
-
-def mentions_given_answer(reasoning: str) -> bool:
-    """Whether the trace speaks of an answer that was there before it."""
-    return _GIVEN_ANSWER.search(reasoning) is not None
 
 
 def contradicts_answer(question: Question, reasoning: str) -> bool:
     """Whether what the trace concludes last is another option, or another point, than the true answer."""
     if question.task == "pixel":
-        clause = _last_answer_clause(reasoning)
+        clause = last_answer_clause(reasoning)
         points = coordinates_in(clause or "")
         said = f"[{', '.join(map(str, points[0]))}]" if points else question.answer_text
         return not same_answer(said, question.answer_text, question.image_size)
@@ -102,39 +86,18 @@ def contradicts_answer(question: Question, reasoning: str) -> bool:
     return concluded is not None and normalise(concluded) != normalise(question.answer_text)
 
 
-def concluded_option(reasoning: str, options: Sequence[str]) -> str | None:
-    """The option that a trace literally ends with, in normal form, or None when it names none as its conclusion.
-
-    After the last "the answer is" it is the option named first. Without such a clause it is the option that the last
-    sentence names after its "so", provided it names only one: in a comparison both objects are named.
-    """
-    clause = _last_answer_clause(reasoning)
-    if clause is not None:
-        return next(iter(_named_options(clause, options)), None)
-    last_sentence = _SENTENCE_END.split(reasoning.strip())[-1]
-    if not (markers := list(_CONCLUSION.finditer(last_sentence))):
-        return None
-    named = set(_named_options(last_sentence[markers[-1].end() :], options)) - _PLAIN_WORDS
-    return named.pop() if len(named) == 1 else None
-
-
 def ends_with_answer(question: Question, reasoning: str) -> bool:
     """Whether the trace concludes with the literal true answer."""
     if question.task == "pixel":
-        return f"[{question.answer_text}]" in (_last_answer_clause(reasoning) or "")
+        return f"[{question.answer_text}]" in (last_answer_clause(reasoning) or "")
     return concluded_option(reasoning, question.options) == normalise(question.answer_text)
 
 
-def _last_answer_clause(reasoning: str) -> str | None:
-    """What follows the last "answer is", or None."""
-    clauses = list(_ANSWER_CLAUSE.finditer(reasoning))
-    return reasoning[clauses[-1].end() :] if clauses else None
-
-
-def _named_options(text: str, options: Sequence[str]) -> list[str]:
-    """The options that a text names as whole phrases, in normal form and in order of appearance."""
-    forms = sorted({normalise(option) for option in options}, key=len, reverse=True)
-    return re.findall(rf"\b(?:{'|'.join(map(re.escape, forms))})\b", normalise(text)) if forms else []
+def holds_answer(question: Question, reasoning: str) -> bool:
+    """Whether the literal answer stands anywhere in the trace; in a comparison it is the name of an object."""
+    if question.task == "pixel":
+        return question.answer_text in reasoning
+    return contains_phrase(normalise(reasoning), normalise(question.answer_text))
 
 
 def _is_inside(values: Sequence[float], question: Question) -> bool:
@@ -144,12 +107,3 @@ def _is_inside(values: Sequence[float], question: Question) -> bool:
         all(x1 - ROUNDING_PX <= x <= x2 + ROUNDING_PX and y1 - ROUNDING_PX <= y <= y2 + ROUNDING_PX for x, y in corners)
         for x1, y1, x2, y2 in (item.bbox for item in question.objects)
     )
-
-
-def _target_problems(question: Question, reasoning: str, answer: str) -> dict[str, bool]:
-    """Faults of the whole response that the trace becomes: its strict format, and its answer by the grader."""
-    target = located_response([(item.name, item.bbox) for item in question.objects], reasoning, answer)
-    return {
-        "bad_format": not parse(target).well_formed,
-        "wrong_answer": grade_text(target, question.truth, CoordinateFrame("original")).score <= 0,
-    }

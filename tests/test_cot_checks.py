@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from sample_questions import CENTRE, CLOSER, FACING, IN_FRONT
 
-from data_gen.records import (
-    Question,
-)
-from data_gen.trace_checks import TRACE_REASONS, concluded_option, trace_problems
+from data_gen.records import Question
+from data_gen.trace_checks import TRACE_REASONS, TraceBudget, trace_problems
+from rewards.trace_text import concluded_option
 
 FAULTY = [
     (CLOSER, "", "empty_trace"),
@@ -78,3 +77,9 @@ def test_the_target_of_a_teachers_own_answer_is_graded_strictly() -> None:
 def test_a_comparison_as_last_word_is_no_conclusion() -> None:
     assert concluded_option("So the white car is closer than the red truck.", CLOSER.options) is None
     assert concluded_option("So the white car is closer.", CLOSER.options) == "white car"
+
+
+@pytest.mark.parametrize(("max_tokens", "problems"), [(20, ("too_long",)), (200, ()), (None, ())])
+def test_the_budget_counts_the_whole_response_in_tokens(max_tokens: int | None, problems: tuple[str, ...]) -> None:
+    budget = TraceBudget(max_tokens=max_tokens, count_tokens=lambda text: len(text) // 2)
+    assert trace_problems(CLOSER, "The truck is lower.", budget=budget) == problems

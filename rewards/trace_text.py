@@ -1,0 +1,82 @@
+"""What a reasoning text says about itself: its coordinates, its conclusion, whether it knew the answer beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rewards.normal_form import normalise
+from rewards.response import LOCATED_TAGS, map_coordinates
+
+_GIVEN_ANSWER = re.compile(
+    r"\b(?:given|provided|supplied|stated|reference|expected|known|true|ground[- ]truth) answer\b"
+    r"|\banswer (?:is |was |has been |that was )?(?:given|provided|supplied)\b(?! by)"
+    r"|\b(?:given|since|know|knowing|told) that the (?:correct )?answer\b"
+    r"|\b(?:according to|matches|agrees with|consistent with) the (?:correct )?(?:answer|label|annotation)\b"
+    r"|\bground[- ]truth\b|\banswer key\b|\b(?:we|i) (?:are|am|were|was|have been) told\b",
+    re.IGNORECASE,
+)
+_ANSWER_CLAUSE = re.compile(
+    r"\banswer(?: is| must be| should be| would be| has to be|:)|\bmakes the answer\b", re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_CONCLUSION = re.compile(r"\b(?:so|therefore|thus|hence|means)\b", re.IGNORECASE)
+# Too common as plain words to count as an answer outside a clause that says so.
+_PLAIN_WORDS = {"yes", "no"}
+
+
+def has_tag(reasoning: str) -> bool:
+    """Whether a tag of the response format or a special token stands in the trace."""
+    lowered = reasoning.lower()
+    return "<|" in lowered or any(f"<{slash}{tag}" in lowered for tag in LOCATED_TAGS for slash in ("", "/"))
+
+
+def coordinates_in(reasoning: str) -> list[tuple[float, ...]]:
+    """The points and boxes that a trace writes as `[[x, y]]` or `[[x1, y1, x2, y2]]`, in order."""
+    found: list[tuple[float, ...]] = []
+
+    def collect(values: Sequence[float]) -> Sequence[float]:
+        found.append(tuple(values))
+        return values
+
+    map_coordinates(reasoning, collect)
+    return found
+
+
+def has_bare_coordinates(reasoning: str) -> bool:
+    """Whether brackets stand in the trace that are no `[[...]]` coordinates, which no frame would convert."""
+    brackets = reasoning.count("[") + reasoning.count("]")
+    return brackets != 4 * len(coordinates_in(reasoning)) or re.search(r"\(\s*[-+.\d]+\s*,", reasoning) is not None
+
+
+def mentions_given_answer(reasoning: str) -> bool:
+    """Whether the trace speaks of an answer that was there before it."""
+    return _GIVEN_ANSWER.search(reasoning) is not None
+
+
+def concluded_option(reasoning: str, options: Sequence[str]) -> str | None:
+    """The option that a trace literally ends with, in normal form, or None when it names none as its conclusion.
+
+    After the last "the answer is" it is the option named first. Without such a clause it is the option that the last
+    sentence names after its "so", provided it names only one: in a comparison both objects are named.
+    """
+    clause = last_answer_clause(reasoning)
+    if clause is not None:
+        return next(iter(_named_options(clause, options)), None)
+    last_sentence = _SENTENCE_END.split(reasoning.strip())[-1]
+    if not (markers := list(_CONCLUSION.finditer(last_sentence))):
+        return None
+    named = set(_named_options(last_sentence[markers[-1].end() :], options)) - _PLAIN_WORDS
+    return named.pop() if len(named) == 1 else None
+
+
+def last_answer_clause(reasoning: str) -> str | None:
+    """What follows the last "answer is", or None."""
+    clauses = list(_ANSWER_CLAUSE.finditer(reasoning))
+    return reasoning[clauses[-1].end() :] if clauses else None
+
+
+def _named_options(text: str, options: Sequence[str]) -> list[str]:
+    """The options that a text names as whole phrases, in normal form and in order of appearance."""
+    forms = sorted({normalise(option) for option in options}, key=len, reverse=True)
+    return re.findall(rf"\b(?:{'|'.join(map(re.escape, forms))})\b", normalise(text)) if forms else []
