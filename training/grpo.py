@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from data_gen.command_line import UsageError
 from data_gen.records import Question
 from training.arguments import fail
 from training.grpo_arguments import GRPOOptions, RewardArguments, SurdsGRPOConfig, parse_grpo
+from training.vllm_check import require_vllm
 
 BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
 
@@ -90,13 +92,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
+    try:
+        require_vllm(config)
+    except UsageError as error:
+        fail(str(error))
     questions, root = read_questions_and_root(data, BUILDER)
     chosen = choose_questions(questions, rewards, config, data.limit)
     check_model(options.model.model)
     checkpoint = open_run(data, config, options.parts)
     trainer, loaded = make_trainer(options, chosen, root)
     rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}"
-    train(trainer, loaded, checkpoint, "GRPO", rows)
+    try:
+        train(trainer, loaded, checkpoint, "GRPO", rows)
+    except UsageError as error:
+        fail(str(error))
 
 
 if __name__ == "__main__":

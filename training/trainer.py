@@ -14,6 +14,7 @@ from training.sampling import SharedPrefill
 from training.stages import StagedRewards
 from training.task_log import TaskLog
 from training.verification import SelfVerification
+from training.vllm_rollouts import VllmRollouts
 
 
 class SpatialGRPOTrainer(
@@ -25,6 +26,7 @@ class SpatialGRPOTrainer(
     SelfVerification,  # its verdicts are a column that the rewards below read
     TaskLog,
     HeldOutScore,
+    VllmRollouts,
     StrictResume,
     OwnCard,
     GRPOTrainer,
