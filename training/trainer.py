@@ -5,6 +5,7 @@ from __future__ import annotations
 from trl import GRPOTrainer
 
 from training.card import OwnCard
+from training.checked_rewards import CheckedRewards
 from training.dynamic_sampling import DynamicSampling
 from training.held_out import HeldOutScore
 from training.image_cache import DecodeOnce
@@ -25,6 +26,7 @@ class SpatialGRPOTrainer(
     SharedPrefill,
     SelfVerification,  # its verdicts are a column that the rewards below read
     TaskLog,
+    CheckedRewards,  # innermost: nothing that is wrong with a reward gets beyond it
     HeldOutScore,
     VllmRollouts,
     StrictResume,
