@@ -7,7 +7,7 @@ its own (`rope_deltas`), which must be that of the prefix, row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,13 +21,13 @@ class Prefixes:
     """What prompts begin with, as the processor gives it: N texts with all their images, padded on the left.
 
     input_ids, attention_mask: (N, L). pixel_values: (patches of all images in order, channels).
-    image_grid_thw: (images, 3), in patches.
+    image_grid_thw: (images, 3), in patches. Both are None where no text has an image.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
-    pixel_values: Tensor
-    image_grid_thw: Tensor
+    pixel_values: Tensor | None = None
+    image_grid_thw: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def can_share(model: Any) -> bool:
     return model.config.model_type in FAMILIES
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], pad_id: int, **settings: Any) -> Tensor:
     """Generate after every row's prefix and ids; as `model.generate` of the whole prompts would, up to rounding.
 
@@ -57,26 +57,91 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     input_ids = torch.cat([prefixes.input_ids[of_row], tails], dim=1)
     mask = torch.cat([prefixes.attention_mask[of_row], tail_mask], dim=1)
     model.model.rope_deltas = deltas_N1[of_row]  # set before every call: another image leaves its own behind
-    sequences = model.generate(
-        input_ids=input_ids, attention_mask=mask, past_key_values=cache, pad_token_id=pad_id, **settings
+    # The class's own method: a trainer may have put a sharing one in its place on the instance.
+    sequences = type(model).generate(
+        model, input_ids=input_ids, attention_mask=mask, past_key_values=cache, pad_token_id=pad_id, **settings
     )
     return sequences[:, input_ids.shape[1] :]
+
+
+def generate_shared(model: Any, prompts: Prefixes, pad_id: int, **settings: Any) -> Tensor:
+    """`model.generate` of whole prompts (B, L), equal up to rounding; equal prompts are prefilled once.
+
+    Prompts are equal when their tokens and the pixels of their images are. Returns prompts and new tokens.
+    """
+    firsts, of_row = distinct_prompts(prompts, model)
+    heads = _rows(prompts, firsts, model)
+    # The last token of a prompt is run row by row: what follows it is drawn from there.
+    heads = replace(heads, input_ids=heads.input_ids[:, :-1], attention_mask=heads.attention_mask[:, :-1])
+    last_ids = prompts.input_ids[:, -1].tolist()
+    rows = [Continuation(prefix, (last,)) for prefix, last in zip(of_row, last_ids, strict=True)]
+    new = generate_from(model, heads, rows, pad_id, **settings)
+    return torch.cat([prompts.input_ids, new], dim=1)
+
+
+def distinct_prompts(prompts: Prefixes, model: Any) -> tuple[list[int], list[int]]:
+    """(first row of every distinct prompt, for each row the index of its prompt among these)."""
+    spans, patches = image_spans(prompts, model)
+    alike: dict[tuple[int, ...], list[int]] = {}  # rows with other pixels behind the same tokens
+    firsts: list[int] = []
+    of_row: list[int] = []
+    for row, (ids, mask) in enumerate(zip(prompts.input_ids, prompts.attention_mask, strict=True)):
+        known = alike.setdefault(tuple(ids[mask.bool()].tolist()), [])
+        place = next((place for place in known if _same_images(prompts, spans, patches, firsts[place], row)), None)
+        if place is None:
+            place = len(firsts)
+            known.append(place)
+            firsts.append(row)
+        of_row.append(place)
+    return firsts, of_row
+
+
+def image_spans(prompts: Prefixes, model: Any) -> tuple[list[slice], list[slice]]:
+    """For each row its images (slice of `image_grid_thw`) and their patches (slice of `pixel_values`)."""
+    if prompts.image_grid_thw is None:
+        return [slice(0, 0)] * len(prompts.input_ids), [slice(0, 0)] * len(prompts.input_ids)
+    tokens_N = (prompts.input_ids == model.config.image_token_id).sum(1)
+    patches_I = prompts.image_grid_thw.prod(-1)
+    cell = model.config.vision_config.spatial_merge_size**2
+    ends = torch.searchsorted(patches_I.cumsum(0) // cell, tokens_N.cumsum(0), right=True).tolist()
+    rows_of_pixels = [0, *patches_I.cumsum(0).tolist()]
+    images = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    return images, [slice(rows_of_pixels[span.start], rows_of_pixels[span.stop]) for span in images]
+
+
+def _same_images(prompts: Prefixes, spans: list[slice], patches: list[slice], first: int, second: int) -> bool:
+    """Whether two rows have the same images, compared by all their pixels."""
+    grids, pixels = prompts.image_grid_thw, prompts.pixel_values
+    if grids is None or pixels is None:
+        return True
+    return torch.equal(grids[spans[first]], grids[spans[second]]) and torch.equal(
+        pixels[patches[first]], pixels[patches[second]]
+    )
+
+
+def _rows(prompts: Prefixes, rows: Sequence[int], model: Any) -> Prefixes:
+    """Some of the prompts, with their images."""
+    grids, pixels = prompts.image_grid_thw, prompts.pixel_values
+    if grids is not None and pixels is not None:
+        spans, patches = image_spans(prompts, model)
+        grids = torch.cat([grids[spans[row]] for row in rows])
+        pixels = torch.cat([pixels[patches[row]] for row in rows])
+    return Prefixes(prompts.input_ids[rows], prompts.attention_mask[rows], pixels, grids)
 
 
 def prefill(model: Any, prefixes: Prefixes) -> tuple[Any, Tensor]:
     """The cache of N prefixes, and (N, 1) offsets from a text token's count in its row to its position."""
     from transformers import DynamicCache
 
-    base = model.model
     is_image = (prefixes.input_ids == model.config.image_token_id).int()
-    positions_3NL, deltas_N1 = base.get_rope_index(
+    positions_3NL, deltas_N1 = model.model.get_rope_index(
         prefixes.input_ids,
         mm_token_type_ids=is_image,
         image_grid_thw=prefixes.image_grid_thw,
         attention_mask=prefixes.attention_mask,
     )
     cache = DynamicCache(config=model.config)
-    base(
+    model(  # as `generate` does, not the part without head: a trainer's mixed precision is wrapped round the whole
         input_ids=prefixes.input_ids,
         attention_mask=prefixes.attention_mask,
         position_ids=positions_3NL,
@@ -84,6 +149,7 @@ def prefill(model: Any, prefixes: Prefixes) -> tuple[Any, Tensor]:
         image_grid_thw=prefixes.image_grid_thw,
         past_key_values=cache,
         use_cache=True,
+        logits_to_keep=1,
     )
     return cache, deltas_N1
 
