@@ -29,7 +29,18 @@ _SECOND = re.compile(r"[)\]*_.\s]*+(?:,|/|&|\+|or\b|and\b)\s*+(?:option\s++)?+[(
 _JUDGED_RIGHT = re.compile(r"[)\]*_\"'`\s]*+(?:is|seems|looks)\s++(?:the\s++)?+(?:correct|right|best|answer|most)\b")
 _NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|wrong|incorrect|false|eliminated?)\b|n['’]t\b", re.IGNORECASE)
 _YES_NO = re.compile(r"(yes|no)\b\s*(?:[,.;:!\n]|\Z)", re.IGNORECASE)
-_CLAUSE_END = re.compile(r"[.,;:!?\n]")
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|rather|sorry|correction|on second thoughts?|scratch that|i was wrong|no(?=[,.]))\b"
+    r"|\b(?=(?:my |the )?final (?:answer|choice)\b)",
+    re.IGNORECASE,
+)
+_BEFORE_CORRECTION = {"", "no", "but", "oh", "ah", "hm", "hmm", "and", "so", "or", "well"}
+_LEADING = re.compile(
+    r"[\s,.:;!?…–—-]*+(?:(?:it|that|this)(?:['’]s|\s++(?:is|must be|should be))|i\s++meant?)?+", re.IGNORECASE
+)
+_AFTER_CHOICE = re.compile(r"[)\]*_\"'`]*+\s*+(?:[.,;:!\n]|because\b|since\b|as\b|\Z)")
+_CAPITAL = re.compile(r"(?<![\w'])(?:[B-Z]|A(?!\s+[a-z]))(?![\w'])")
+_CLAUSE_END = re.compile(r"[.,;:!?\n}]")
 _TAIL_CHARACTERS = 200
 _CLAUSE_CHARACTERS = 40
 _UNSETTLED = ""  # what a mark says that names two letters, or one that no option has
@@ -39,8 +50,9 @@ def read_choice(text: str, options: Sequence[str]) -> str | None:
     """The letter (A, B, ...) of the chosen option, or None when the text does not settle on one.
 
     Text inside `<think>` never counts; an answer in tags is read alone. In order: a text that is one letter, what is
-    boxed, the last "answer: X" or "option X is correct", an option led by its letter, a first or last line that is a
-    letter or an option, a text that begins with an option, the only "option X" of a text.
+    boxed, "answer: X" or "option X is correct", an option led by its letter, a first or last line that is a letter or
+    an option, a text that begins with an option, the only "option X" of a text. What follows a correction ("wait",
+    "actually", "final answer") overrides what was said before it; claims that differ without one settle nothing.
     """
     outside = _SPECIAL_TOKEN.sub("", text.rpartition("</think>")[2].partition("<think>")[0]).strip()
     tagged = last_answer(text)
@@ -55,19 +67,63 @@ def letters_of(options: Sequence[str]) -> str:
 
 
 def _read(body: str, options: Sequence[str]) -> str | None:
+    first, *corrections = _parts(body)
+    said = _claimed(first, options)
+    for part in corrections:
+        later = _stated(part, options)
+        said = later if said is None or later is not None else _put_right(part, options, said)
+    return _settled(_claimed(body, options) if said is None else said)
+
+
+def _parts(body: str) -> list[str]:
+    """A text cut where it corrects itself."""
+    cuts = [
+        found
+        for found in _CORRECTION.finditer(body)
+        if _CLAUSE_END.split(body[max(0, found.start() - _CLAUSE_CHARACTERS) : found.start()])[-1].strip().lower()
+        in _BEFORE_CORRECTION
+    ]
+    starts, ends = [0, *(found.end() for found in cuts)], [*(found.start() for found in cuts), len(body)]
+    return [body[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+
+
+def _put_right(part: str, options: Sequence[str], said: str) -> str:
+    """What holds after a correction that states nothing in full: "it is B" overrides, to speak of B unsettles."""
+    leading = _LEADING.match(part)
+    body = part[leading.end() :] if leading else part
+    letter, rest = _letter_said(body, letters_of(options))
+    if letter and (not rest or _AFTER_CHOICE.match(rest) or _JUDGED_RIGHT.match(rest)):
+        return letter
+    if found := next(_line_said(_CLAUSE_END.split(body)[0], options), None) or _framing_line(body, options):
+        return found
+    spoken_of = set(_CAPITAL.findall(part)) & set(letters_of(options)) - {said}
+    return _UNSETTLED if spoken_of or not _others_absent(normalise(part), options, said) else said
+
+
+def _claimed(body: str, options: Sequence[str]) -> str | None:
+    """What a text without corrections claims: a letter, `_UNSETTLED`, or None where it claims nothing."""
+    if (stated := _stated(body, options)) is not None:
+        return stated
+    if found := _led(body, options) or _framing_line(body, options) or _opening(body, options):
+        return found
+    weak = set(_marks(body, options)[1])
+    return weak.pop() if len(weak) == 1 else None
+
+
+def _stated(body: str, options: Sequence[str]) -> str | None:
+    """The claim of a text that is one letter, has something boxed, or says "answer: X"; else None."""
     letters = letters_of(options)
     if whole := _WHOLE.fullmatch(body):
-        return _settled(_known(whole.group(1), letters))
-    if boxed := _BOXED.findall(body):
-        whole = _WHOLE.fullmatch(boxed[-1])
-        return _settled(_known(whole.group(1), letters) if whole else _named(boxed[-1], options))
-    strong, weak = _marks(body, options)
-    if strong:
-        return _settled(strong[-1])
-    found = _led(body, options) or _framing_line(body, options) or _opening(body, options)
-    if found is None and len(set(weak)) == 1:
-        return _settled(weak[0])
-    return found
+        return _known(whole.group(1), letters)
+    boxed = [(text, _WHOLE.fullmatch(text)) for text in _BOXED.findall(body)]
+    said = [_known(one[1], letters) if one else _named(text, options) or _UNSETTLED for text, one in boxed]
+    strong = said or _marks(body, options)[0]
+    return _agreed(strong) if strong else None
+
+
+def _agreed(claims: Sequence[str]) -> str:
+    """The letter that the last claim gives and no other contradicts; one that names several may be narrowed later."""
+    return claims[-1] if set(claims) <= {claims[-1], _UNSETTLED} else _UNSETTLED
 
 
 def _settled(said: str | None) -> str | None:
