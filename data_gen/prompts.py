@@ -55,6 +55,10 @@ _FRAMES = {
 }
 
 _VERIFIER = "{think}\n\nWhich answer does this reasoning reach?"
+_VERIFIER_MASKED = (
+    "{think}\n\nSome words of this reasoning are left out and marked with {gap}. "
+    "Which of these answers does it reach?\n{options}"
+)
 
 
 def question_text(task: str, names: Sequence[str], variant: int) -> str:
@@ -91,6 +95,16 @@ def prompt_text(
 def verifier_text(think: str) -> str:
     """The verifier's request: the trace, and which answer it reaches. Nothing else: no image, no question."""
     return _VERIFIER.format(think=think)
+
+
+def verifier_text_for_chat(think: str) -> str:
+    """The verifier's request to a server, whose reply cannot be begun for it: how to reply is said as well."""
+    return f"{verifier_text(think)} {_FORMATS['direct']}"
+
+
+def masked_verifier_text(think: str, gap: str, options: Sequence[str]) -> str:
+    """The request about a trace from which the answer was cut out: the trace, the mark of its gaps, the options."""
+    return _VERIFIER_MASKED.format(think=think, gap=gap, options="\n".join(options))
 
 
 def located_response(boxes: Sequence[tuple[str, Sequence[float]]], think: str, answer: str) -> str:

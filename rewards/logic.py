@@ -37,8 +37,11 @@ def logic_reward(
 
 def logic_target(given: str, truth: str, image_size: Size, settings: RewardSettings) -> str:
     """The answer that a verdict is compared with, in the frame of the run. truth: in original pixels if a point."""
-    if settings.logic_target == "generated":
-        return given
+    return given if settings.logic_target == "generated" else truth_in_frame(truth, image_size, settings)
+
+
+def truth_in_frame(truth: str, image_size: Size, settings: RewardSettings) -> str:
+    """The true answer as the model would write it: a point, given in original pixels, in the frame of the run."""
     point = read_point(truth)
     if point is None:
         return truth

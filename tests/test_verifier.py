@@ -108,11 +108,13 @@ def test_the_trainer_pays_logic_for_traces_that_lead_back_to_the_answer(traces: 
     think = "The car lies lower, so it is nearer."
     taught(LoadedModel(trainer.model, trainer.processing_class, trainer.settings.frame, "tiny"), think, "Yes")
     good = located_response([("car", (1, 2, 30, 40))], think, "Yes")
-    # Its own answer; another answer than the trace leads to; a broken format.
-    texts = [good, good.replace("Yes", "No"), good + " indeed"]
-    rows = [trainer.train_dataset[0]] * 3
+    # Its own answer, with other blanks too; another answer than the trace leads to; a broken format.
+    texts = [good, good.replace("<answer>", " <answer>"), good.replace("Yes", "No"), good + " indeed"]
+    rows = [trainer.train_dataset[0]] * 4
     completions = [[{"role": "assistant", "content": text}] for text in texts]
     trainer.model.train()
-    rewards = trainer._calculate_rewards(rows, [row["prompt"] for row in rows], completions, [[0]] * 3)
-    assert rewards[:, 0].tolist() == [1.0, 0.0, 0.0]
-    assert trainer._metrics["train"]["rewards/logic/" + rows[0]["task"]] == [pytest.approx(1 / 3)]
+    rewards = trainer._calculate_rewards(rows, [row["prompt"] for row in rows], completions, [[0]] * 4)
+    assert rewards[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert trainer._metrics["train"]["rewards/logic/" + rows[0]["task"]] == [1.0, 1.0, 0.0, 0.0]
+    assert trainer._metrics["train"]["logic/verified"] == [1.0, 1.0, 1.0, 0.0]
+    assert trainer._metrics["train"]["logic/agrees_own"] == [1.0, 1.0, 0.0]

@@ -39,6 +39,7 @@ def make_trainer(options: GRPOOptions, questions: Sequence[Question], root: Path
         peft_config=lora_config(options.model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
         settings=settings,
+        verifier=options.rewards.verifier,
         shared_prefix=options.engine.shared_prefix,
         shared_prefill=options.engine.shared_prefill,
         dynamic_sampling=options.schedule.dynamic_sampling,
@@ -67,6 +68,21 @@ def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
         )
 
 
+def check_verifier(options: GRPOOptions) -> None:
+    """Exit with 2 when the model that shall infer answers is not there; say what a server is not asked."""
+    verifier = options.rewards.verifier
+    if "logic" not in options.rewards.rewards.split(","):
+        return
+    try:
+        verifier.check_reference(options.config.beta > 0 or options.model.use_peft)
+        if client := verifier.client():
+            client.check()
+    except ValueError as error:
+        fail(str(error))
+    if verifier.served and options.config.process_index == 0:
+        print("logic: a server generates its answers (--logic-mode generate); no meters by --logic-compare-steps")
+
+
 def choose_questions(
     questions: Sequence[Question], rewards: RewardArguments, config: SurdsGRPOConfig, limit: int | None
 ) -> list[Question]:
@@ -92,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
+    check_verifier(options)
     try:
         require_vllm(config)
     except UsageError as error:

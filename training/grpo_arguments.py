@@ -14,6 +14,7 @@ from trl import GRPOConfig
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 from training.arguments import DataArguments, ModelArguments, PlainCpu, check_length, parse_arguments, without_gpu
+from training.verifier_options import VerifierOptions
 
 
 @dataclass
@@ -47,20 +48,38 @@ class RewardArguments:
     )
     logic_model: str = field(
         default="self",
-        metadata={"help": "Who infers the answer: `self` (the policy), `reference` (frozen), or a server's URL."},
+        metadata={
+            "help": "Who infers the answer: `self` (the policy), `reference` (the frozen model of the KL term, or the "
+            "base without its adapter), or URL[,URL] of an OpenAI-compatible server, which always generates."
+        },
+    )
+    logic_endpoint_model: str | None = field(
+        default=None, metadata={"help": "With a URL as --logic-model: the name of the model that is served there."}
     )
     logic_compare_steps: int = field(
         default=50,
-        metadata={"help": "Generation batches between counts of how often both modes disagree; 0: none."},
+        metadata={
+            "help": "Generation batches between two counts of the meters that cost extra passes: how often both modes "
+            "disagree, and what is left with the answer cut out of the trace; 0: none. No reward depends on them; "
+            "with a server there are none."
+        },
     )
+    verifier: VerifierOptions = field(default=VerifierOptions(), init=False)
 
     def __post_init__(self) -> None:
         self.rewards = ",".join(name.strip() for name in self.rewards.split(","))
+        self.verifier = self._verifier()
 
     @property
     def uses_pairs(self) -> bool:
         """Whether mirrored pairs must stay together."""
         return "pair" in self.rewards.split(",")
+
+    def _verifier(self) -> VerifierOptions:
+        """Who infers answers from traces, and how. A server cannot be asked token by token: it generates."""
+        served = self.logic_model not in ("self", "reference")
+        mode = "generate" if served else self.logic_mode
+        return VerifierOptions(mode, self.logic_model, self.logic_endpoint_model, self.logic_compare_steps)
 
     def settings(self, frame: CoordinateFrame) -> RewardSettings:
         """The settings of the reward functions. Raises ValueError for values that are not two numbers."""
