@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from PIL import Image, ImageOps
 
-from data_gen.records import Question, RecordError
+from data_gen.records import RecordError
 from rewards.boxes import LARGEST_ASPECT, Size
 
 MANIFEST = "manifest.json"
@@ -43,24 +44,56 @@ def image_root(questions_path: Path, images: Path | None = None) -> Path:
     return manifest_path.parent / root
 
 
-def check_images(questions: Iterable[Question], root: Path) -> None:
+class Pictured(Protocol):
+    """A question of any benchmark about one image of a known size."""
+
+    @property
+    def image(self) -> str:
+        """Name of the image file."""
+        ...
+
+    @property
+    def image_size(self) -> Size:
+        """Its width and height in pixels."""
+        ...
+
+
+def check_images(questions: Iterable[Pictured], root: Path) -> None:
     """Check that every image is there and of the size its questions are about, from file headers alone.
 
-    Raises FileNotFoundError naming the first missing image and how many are missing, RecordError for an image that
-    cannot be read, is cut off, has more than 8 bits a channel, or has another size.
+    Raises FileNotFoundError and RecordError as `checked_sizes`, and RecordError for an image of another size.
     """
-    sizes = {question.image: question.image_size for question in questions}
-    missing = [name for name in sizes if not (root / name).is_file()]
+    recorded = {question.image: question.image_size for question in questions}
+    for name, size in checked_sizes(recorded, root).items():
+        _check_size(root / name, size, recorded[name])
+
+
+def checked_sizes(names: Collection[str], root: Path) -> dict[str, Size]:
+    """(width, height) of every image, from file headers alone.
+
+    Raises FileNotFoundError naming the first missing image and how many are missing, RecordError for an image that
+    cannot be read, is cut off, has more than 8 bits a channel, or is too long for its width.
+    """
+    missing = [name for name in names if not (root / name).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"image {missing[0]} is missing under {root} ({len(missing)} of {len(sizes)} images); give the folder that "
+            f"image {missing[0]} is missing under {root} ({len(missing)} of {len(names)} images); give the folder that "
             "holds them with --images"
         )
-    for name, size in sizes.items():
+    sizes = {}
+    for name in names:
         _check_whole(root / name)
-        _check_size(root / name, upright_size(root / name), size)
-        if max(size) > LARGEST_ASPECT * min(size):
-            raise RecordError(f"the image {root / name} is longer than {LARGEST_ASPECT} times its width; crop it")
+        sizes[name] = upright_size(root / name)
+        check_shape(root / name, sizes[name])
+    return sizes
+
+
+def check_shape(path: Path, size: Size) -> None:
+    """Raise RecordError for an image that is too long for its width: no processor takes it."""
+    if max(size) > LARGEST_ASPECT * min(size):
+        raise UnreadableImageError(
+            f"the image {path} is {size[0]}x{size[1]} pixels, longer than {LARGEST_ASPECT} times its width; crop it"
+        )
 
 
 def _check_whole(path: Path) -> None:

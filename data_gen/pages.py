@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_gen.columns import percent
-from data_gen.images import open_rgb
+from data_gen.images import open_rgb, upright_size
+from data_gen.records import RecordError
 from rewards.boxes import Size
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE_PX = 800
 JPEG_QUALITY = 82
+_UNKNOWN_SIZE = (16, 9)
 TASK_TITLES = {
     "yaw": "Yaw",
     "pixel": "Pixel",
@@ -50,6 +52,17 @@ def load_picture(path: Path, size: Size, key: str, largest_side_px: int = LARGES
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=JPEG_QUALITY)
     return Picture(key, *size, "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode(), str(path))
+
+
+def picture_if_readable(path: Path, size: Size | None, key: str) -> Picture:
+    """The same, also without uri where the file cannot be shown; `size` None takes the file's own.
+
+    A run may have skipped an image that is missing or cannot be read, and is still reported.
+    """
+    try:
+        return load_picture(path, size or upright_size(path), key)
+    except RecordError:
+        return Picture(key, *(size or _UNKNOWN_SIZE), None, str(path))
 
 
 def page_template(path: Path) -> Template:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from data_gen.cycling.records import LETTERS, TASKS
 from data_gen.files import write_whole
-from data_gen.images import upright_size
-from data_gen.pages import Picture, load_picture, page_template
-from data_gen.records import RecordError
+from data_gen.pages import Picture, page_template, picture_if_readable
 from eval.cycling_scores import NO_CHOICE, Outcome
 from eval.cycling_summary import CyclingSummary, notes, published
 from eval.cycling_table import EXPLANATION, published_rows, reading, score_rows
@@ -83,13 +81,6 @@ def make_cards(outcomes: Sequence[Outcome], root: Path) -> list[Card]:
     for task in TASKS:
         there = [outcome for outcome in outcomes if outcome.item.task == task]
         for outcome in rng.sample(there, min(PER_TASK, len(there))):
-            cards.append(Card(tuple(_picture(root / name) for name in outcome.item.images), outcome))
+            paths = [root / name for name in outcome.item.images]
+            cards.append(Card(tuple(picture_if_readable(path, None, path.name) for path in paths), outcome))
     return cards
-
-
-def _picture(path: Path) -> Picture:
-    """The image, or where it cannot be shown its name."""
-    try:
-        return load_picture(path, upright_size(path), path.name)
-    except RecordError:
-        return Picture(path.name, 16, 9, None, str(path))

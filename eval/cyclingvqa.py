@@ -24,9 +24,10 @@ from data_gen.chat import ChatClient
 from data_gen.command_line import UsageError
 from data_gen.cycling.prompts import STYLES, item_prompt
 from data_gen.cycling.records import BUILD_COMMAND, ITEMS, CyclingItem, read_items
-from data_gen.images import MANIFEST, image_root, upright_size
+from data_gen.images import MANIFEST, checked_sizes, image_root, upright_size
 from data_gen.records import RecordError, write_rows
 from eval.arguments import parse_config
+from eval.benchmarks import check_benchmark, question_file
 from eval.choose_engine import ChosenEngine
 from eval.cycling_judge import VERDICTS_FILE, judge
 from eval.cycling_report import write_report
@@ -115,13 +116,18 @@ def evaluate(config: CyclingConfig) -> CyclingSummary:
 
 
 def items_path(given: str | None) -> Path:
-    """The item file or folder. Raises UsageError, with the command that builds one, when there is none."""
+    """The item file or folder.
+
+    Raises UsageError, with the remedy, when there is none or it is of another benchmark; RecordError.
+    """
     if given is None:
         raise UsageError(f"no items: give --data {ITEMS}; build some with: {BUILD_COMMAND}")
     path = Path(given)
     if not path.exists():
         raise UsageError(f"--data: nothing at {path}; build items with: {BUILD_COMMAND}")
-    return path / ITEMS if (path / ITEMS).is_file() else path
+    found = path / ITEMS if (path / ITEMS).is_file() else path
+    check_benchmark(question_file(found), BENCHMARK)
+    return found
 
 
 def first_of_each_task(items: Sequence[CyclingItem], limit: int | None) -> list[CyclingItem]:
@@ -144,16 +150,10 @@ def image_folder(data: Path, given: str | None) -> Path:
 def image_sizes(items: Sequence[CyclingItem], root: Path, must_be_there: bool) -> dict[str, Size]:
     """(width, height) of every image, from file headers; of one that need not be there and is not, NO_SIZE.
 
-    Raises FileNotFoundError naming the first missing one, RecordError for one that cannot be read.
+    Raises FileNotFoundError naming the first missing one, RecordError for one that cannot be read or shown.
     """
     names = list(dict.fromkeys(name for item in items for name in item.images))
-    missing = [name for name in names if not (root / name).is_file()]
-    if missing and must_be_there:
-        raise FileNotFoundError(
-            f"image {missing[0]} is missing under {root} ({len(missing)} of {len(names)} images); give the folder that "
-            "holds them with --images"
-        )
-    return {name: upright_size(root / name) if must_be_there else _size_if_readable(root / name) for name in names}
+    return checked_sizes(names, root) if must_be_there else {name: _size_if_readable(root / name) for name in names}
 
 
 def _size_if_readable(path: Path) -> Size:

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from data_gen.command_line import UsageError
 from data_gen.drivemllm.prompts import prompt_text
 from data_gen.drivemllm.records import DriveMLLMQuestion
 from data_gen.drivemllm.shots import draw_shots, worked_example
 from data_gen.images import check_images
-from data_gen.records import Question, RecordError, write_rows
+from data_gen.records import RecordError, write_rows
 from eval.arguments import parse_config
 from eval.choose_engine import ChosenEngine
 from eval.drivemllm_grading import Outcome, assess
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(config: DriveMLLMConfig) -> DriveMLLMSummary:
     """Ask, grade, summarise and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
-    data = data_path(config.data, BUILD_COMMAND)
+    data = data_path(config.data, BUILD_COMMAND, BENCHMARK)
     check_engine(config)
     if config.replay and config.limit is None:
         config = replace(config, limit=limit_of_run(Path(config.replay)))
@@ -72,7 +72,7 @@ def evaluate(config: DriveMLLMConfig) -> DriveMLLMSummary:
     questions = chosen_questions(pool, config.limit)
     root = picture_root(data, config)
     if checks_images(config):
-        check_images(cast(list[Question], questions), root)  # it looks at `image` and `image_size` alone
+        check_images(questions, root)
     session = open_run(config, data, questions, published)
     check_replayed(session.chosen, [question.id for question in questions])
     requests = make_requests(questions, pool, root, session.chosen, config.seed)

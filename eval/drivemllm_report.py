@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_gen.drivemllm.records import TASKS, DriveMLLMQuestion
 from data_gen.files import write_whole
-from data_gen.pages import Picture, load_picture, page_template
+from data_gen.pages import Picture, page_template, picture_if_readable
 from eval.drivemllm_grading import Outcome
 from eval.drivemllm_summary import DriveMLLMSummary, notes
 from eval.drivemllm_table import EXPLANATION, published_cells, score_rows
@@ -29,7 +29,7 @@ class Card:
 
 
 def write_report(summary: DriveMLLMSummary, outcomes: Sequence[Outcome], root: Path, out: Path) -> None:
-    """Write the page; everything that came from a model is escaped. Raises RecordError for an unreadable image."""
+    """Write the page; everything that came from a model is escaped."""
     cards = make_cards(outcomes, root)
     page = page_template(TEMPLATE).render(
         summary=summary,
@@ -55,6 +55,6 @@ def make_cards(outcomes: Sequence[Outcome], root: Path) -> list[Card]:
             question = outcome.question
             if question.image not in pictures:
                 key = f"image{len(pictures)}"
-                pictures[question.image] = load_picture(root / question.image, question.image_size, key)
+                pictures[question.image] = picture_if_readable(root / question.image, question.image_size, key)
             cards.append(Card(pictures[question.image], question, outcome))
     return cards

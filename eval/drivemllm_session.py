@@ -10,7 +10,6 @@ from typing import ClassVar, Literal
 from data_gen.command_line import UsageError, read_options
 from data_gen.drivemllm.records import DriveMLLMQuestion, read_images, read_questions
 from data_gen.public_metadata import METADATA
-from data_gen.records import iterate_rows
 from eval.choose_engine import ChosenEngine
 from eval.drivemllm_random import RandomAnswers
 from eval.drivemllm_replay import Published, is_published, read_published
@@ -47,12 +46,8 @@ class DriveMLLMConfig(EvalConfig):
 def load_questions(config: DriveMLLMConfig, data: Path) -> tuple[list[DriveMLLMQuestion], Published | None]:
     """The questions of the file, or with a folder of published outputs those that were asked there, and the outputs.
 
-    Raises UsageError for questions of another benchmark, and for a run whose outputs are to others.
+    Raises RecordError, and UsageError for a run whose outputs are to other questions.
     """
-    _, first = next(iter(iterate_rows(data)), (0, {"kind": ""}))
-    if "kind" not in first:
-        raise UsageError(f"{data} holds no DriveMLLM questions (SURDS questions go to eval/surds.py); build some with: "
-                         f"{BUILD_COMMAND}")  # fmt: skip
     questions = read_questions(data)
     if config.replay is None:
         return questions, None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from data_gen.images import UnreadableImageError, open_rgb
-from rewards.boxes import LARGEST_ASPECT, Size
+from data_gen.images import UnreadableImageError, check_shape, open_rgb
+from rewards.boxes import Size
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -109,11 +109,7 @@ def _why_not(path: Path, size: Size) -> str:
 
 def open_shown(path: Path, size: Size) -> Image:
     """An image as RGB for a processor. Raises RecordError also for one that is too long for its width."""
-    if max(size) > LARGEST_ASPECT * min(size):
-        shape = "x".join(map(str, size))
-        raise UnreadableImageError(
-            f"the image {path} is {shape} pixels, longer than {LARGEST_ASPECT} times its width; crop it"
-        )
+    check_shape(path, size)
     return open_rgb(path, size)
 
 

@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def export(options: argparse.Namespace) -> str:
     """Write the export; returns a line on it. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
-    data = data_path(options.data, BUILD_COMMAND)
+    data = data_path(options.data, BUILD_COMMAND, "surds")
     folder = OutputFolder(options.out, "export", overwrite=options.overwrite, inputs=(data,))
     folder.check()
     questions = read_questions(data)

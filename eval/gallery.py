@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.floors import Unit, units_of
-from data_gen.pages import Picture, load_picture
-from data_gen.records import Question, RecordError
+from data_gen.pages import Picture, picture_if_readable
+from data_gen.records import Question
 from eval.finished_run import FinishedRun
 from rewards.boxes import Box
 from rewards.grading import TASKS, unit_score
@@ -67,7 +67,7 @@ def make_cards(questions: Sequence[Question], root: Path, runs: Mapping[int, Fin
         unit = units[name]
         image = unit[0].image
         if image not in pictures:
-            pictures[image] = _picture(root / image, unit[0], f"image{len(pictures)}")
+            pictures[image] = picture_if_readable(root / image, unit[0].image_size, f"image{len(pictures)}")
         panels = tuple(
             _panel(place, run, unit, score) for (place, run), score in zip(runs.items(), scores[name], strict=True)
         )
@@ -102,14 +102,6 @@ def _of_kind(kind: str, names: Sequence[str], scores: Mapping[str, Sequence[floa
         "random": lambda: list(names),
     }
     return wanted[kind]()[:PER_KIND]
-
-
-def _picture(path: Path, question: Question, key: str) -> Picture:
-    """The picture, or an empty one: a run may have skipped an image that cannot be read and is still reported."""
-    try:
-        return load_picture(path, question.image_size, key)
-    except RecordError:
-        return Picture(key, *question.image_size, None, str(path))
 
 
 def _score(unit: Unit, known: Mapping[str, float]) -> float:

@@ -12,6 +12,7 @@ from data_gen.command_line import UsageError
 from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST, image_root
 from eval.arguments import save_config
+from eval.benchmarks import check_benchmark, question_file
 from eval.choose_engine import ChosenEngine, EngineOptions, default_label, engine_kind, open_engine
 from eval.engines import Request
 from eval.replay import ReplayEngine
@@ -98,13 +99,17 @@ class Session:
         return self.folder.path
 
 
-def data_path(given: str | None, build_command: str) -> Path:
-    """The question file. Raises UsageError, with the command that builds one, when there is none."""
+def data_path(given: str | None, build_command: str, benchmark: str) -> Path:
+    """The question file.
+
+    Raises UsageError, with the remedy, when there is none or it is of another benchmark; RecordError.
+    """
     if given is None:
         raise UsageError(f"no questions: give --data questions.jsonl; build one with: {build_command}")
-    path = Path(given) / "questions.jsonl" if Path(given).is_dir() else Path(given)
+    path = question_file(Path(given))
     if not path.is_file():
         raise UsageError(f"--data: no question file at {path}; build one with: {build_command}")
+    check_benchmark(path, benchmark)
     return path
 
 

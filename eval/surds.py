@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(config: SurdsConfig) -> Summary:
     """Ask, grade, summarise and report. Raises UsageError, RecordError, FileExistsError, FileNotFoundError."""
-    data = data_path(config.data, BUILD_COMMAND)
+    data = data_path(config.data, BUILD_COMMAND, BENCHMARK)
     check_engine(config)
     templates = read_templates(Path(config.prompts)) if config.prompts else None
     there = read_questions(data)

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 from chat_server import ChatServer, serve, text_of
+from PIL import Image
 from shared import need
+from small_drivemllm import small_set
+from small_questions import write_small_set
 
 from data_gen.build_cyclingvqa import main as build
 from data_gen.cycling.records import TASKS, CyclingItem, item_to_row, read_items
@@ -202,6 +205,8 @@ def test_the_tiny_model_sees_one_or_two_images_and_a_missing_one_can_be_skipped(
     assert len(rows) == len(TASKS)
     assert all(row["tokens"] == 0 if row["id"] == lost.id else 0 < row["tokens"] <= 6 for row in rows)
     assert summary_of(tmp_path / "run")["tiny"] and summary_of(tmp_path / "run")["tasks"]["TO"]["items"] == 1
+    skipped = summary_of(tmp_path / "run")["tasks"]["TSG"]
+    assert (skipped["items"], skipped["score"], skipped["given"]) == (1, 0, {"none": 1}), "it stays in the denominator"
     assert "image not found" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -306,11 +311,28 @@ def test_runs_are_ranked_by_their_mean_and_ties_share_a_rank(
     assert "has no summary.json" in capsys.readouterr().err
 
 
+def test_an_image_of_extreme_shape_is_found_before_anything_is_asked(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = next(item for item in read_items(data) if len(item.images) == 2)
+    write_rows(tmp_path / "items.jsonl", [item_to_row(item)])
+    for width in (2000, 2010):
+        for name, size in zip(item.images, ((40, 40), (width, 10)), strict=True):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", size).save(tmp_path / name)
+        assert evaluate("--data", tmp_path, "--ckpt", "not/loaded", "--out", tmp_path / "run") == 2
+        told = capsys.readouterr().err
+        assert (f"{item.images[1]} is 2010x10 pixels, longer than 200" in told) == (width == 2010), told
+        assert ("the checkpoint not/loaded cannot be loaded" in told) == (width == 2000), told
+
+
 BAD_INPUT = {
     "no data": ([], "python data_gen/build_cyclingvqa.py"),
     "no file": (["--data", "{tmp}/none"], "nothing at"),
     "no item": (["--data", "{tmp}/empty", "--engine", "random"], "no items at"),
-    "another benchmark": (["--data", "{tmp}/surds.jsonl", "--engine", "random"], "questions of another benchmark"),
+    "another benchmark": (["--data", "{tmp}/surds.jsonl", "--engine", "random"], "python eval/surds.py --data"),
+    "a folder of SURDS": (["--data", "{tmp}/surds", "--engine", "random"], "a question of SURDS, not of CyclingVQA"),
+    "a folder of DriveMLLM": (["--data", "{tmp}/drivemllm", "--engine", "random"], "python eval/drivemllm.py --data"),
     "no model": (["--data", "{data}"], "give --ckpt"),
     "other outputs": (["--data", "{data}", "--replay", "{tmp}/other.jsonl"], "no stored output has the id"),
     "half a judge": (["--data", "{data}", "--engine", "random", "--judge", "http://x/v1"], "--judge-model NAME"),
@@ -327,6 +349,8 @@ def test_bad_input_exits_with_2_and_the_remedy(
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.jsonl").write_text('{"id": "x", "output": ""}\n')
     (tmp_path / "surds.jsonl").write_text('{"id": "yaw-1-0", "task": "yaw", "options": ["North", "South"]}\n')
+    write_small_set(tmp_path / "surds")
+    small_set(tmp_path / "drivemllm")
     options, message = BAD_INPUT[case]
     assert evaluate(*(option.format(tmp=tmp_path, data=data) for option in options)) == 2
     assert message in capsys.readouterr().err

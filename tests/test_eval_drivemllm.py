@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from small_drivemllm import small_set
 from small_questions import write_small_set
 
 from data_gen.build_drivemllm import main as build
 from data_gen.drivemllm.prompts import marked
-from data_gen.drivemllm.records import TASKS, read_questions
-from data_gen.records import write_rows
+from data_gen.drivemllm.questions import published_questions
+from data_gen.drivemllm.records import TASKS, DriveMLLMImage, question_to_row, read_questions
+from data_gen.records import QuestionObject, write_rows
 from data_gen.synthetic import WorldSpec, write_world
 from eval.drivemllm import main
 from eval.drivemllm_random import RandomAnswers
@@ -179,15 +181,54 @@ def test_the_tiny_model_is_scored_from_the_command_line(
     assert (summary["questions"], summary["tiny"], len(rows_of(tmp_path / "run"))) == (10, True, 10)
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["missing", "unreadable"])
+def test_questions_about_a_skipped_image_stay_in_the_denominator(
+    broken: bool, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = replay_truths(data, tmp_path / "all")
+    lost = data.parent / "001.png"
+    lost.write_text("no picture") if broken else lost.unlink()
+    options = ["--data", data, "--ckpt", "tiny", "--shots", 0, "--max-new-tokens", 4, "--out", tmp_path / "run"]
+    assert evaluate(*options) == 2 and "001.png" in capsys.readouterr().err, "found before anything is asked"
+    assert not (tmp_path / "run").exists()
+    assert evaluate(*options, "--on-missing", "skip") == 0
+    assert "1 of 8 images cannot be shown" in capsys.readouterr().err
+    about_lost = {question.id for question in read_questions(data) if question.image == lost.name}
+    rows = {row["id"]: row for row in rows_of(tmp_path / "run")}
+    assert {name for name, row in rows.items() if row["output"] == ""} == about_lost
+    assert all(rows[name]["reasons"] == ["no_answer"] for name in about_lost)
+    asked = {task: figures["asked"] for task, figures in summary_of(tmp_path / "run")["tasks"].items()}
+    assert asked == {task: figures["asked"] for task, figures in everything["tasks"].items()}
+    assert "image not found" in (tmp_path / "run" / "report.html").read_text()
+
+
 # --- bad input ---
+
+
+def test_an_image_of_extreme_shape_is_found_before_anything_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strip = QuestionObject("red car", (5, 1, 20, 9), (12, 5), (0.0, 1.0, 8.0))
+    for folder, width in (("fits", 2000), ("strip", 2010)):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (width, 10)).save(tmp_path / folder / "0.png")
+        rows = published_questions([DriveMLLMImage("0.png", (strip,), width, 10)])
+        write_rows(tmp_path / folder / "questions.jsonl", map(question_to_row, rows))
+        options = ["--data", tmp_path / folder, "--images", tmp_path / folder, "--ckpt", "not/loaded"]
+        assert evaluate(*options, "--shots", 0, "--out", tmp_path / "run") == 2
+        told = capsys.readouterr().err
+        assert ("0.png is 2010x10 pixels, longer than 200 times its width; crop it" in told) == (width == 2010), told
+        assert ("the checkpoint not/loaded cannot be loaded" in told) == (width == 2000), told
+
 
 BAD_INPUT: dict[str, tuple[Sequence[str], str]] = {
     "no data": ([], "python data_gen/build_drivemllm.py"),
     "no model": (["--data", "{data}"], "give --ckpt"),
     "SURDS questions": (
         ["--data", "{surds}", "--engine", "random"],
-        "holds no DriveMLLM questions (SURDS questions go to eval/surds.py)",
+        "a question of SURDS, not of DriveMLLM; score it with: python eval/surds.py --data",
     ),
+    "a folder of SURDS": (["--data", "{surds.parent}", "--engine", "random"], "python eval/surds.py --data"),
     "a style of SURDS": (["--data", "{data}", "--engine", "random", "--prompt-style", "direct"], "choose --shots"),
     "other outputs": (["--data", "{data}", "--replay", "{other}"], "no stored output has the id"),
     "too many shots": (["--data", "{data}", "--engine", "random", "--shots", "5"], "use --shots 0"),
@@ -221,7 +262,8 @@ def test_drivemllm_questions_are_refused_by_surds(
     from eval.surds import main as surds
 
     assert surds(["--data", str(data), "--engine", "random", "--out", str(tmp_path / "run")]) == 2
-    assert "questions.jsonl, line 1" in capsys.readouterr().err
+    told = "questions.jsonl, line 1: a question of DriveMLLM, not of SURDS; score it with: python eval/drivemllm.py"
+    assert told in capsys.readouterr().err
 
 
 def test_an_unknown_number_of_shots_lists_the_known(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
