@@ -16,13 +16,17 @@ from data_gen.command_line import UsageError
 from data_gen.records import Question
 from training.arguments import fail
 from training.grpo_arguments import GRPOOptions, RewardArguments, SurdsGRPOConfig, parse_grpo
+from training.held_out_questions import HeldOut, check_schedule, read_held_out
+from training.reward_checks import check_rewards, check_tasks
 from training.vllm_check import require_vllm
 
 BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
 
 
-def make_trainer(options: GRPOOptions, questions: Sequence[Question], root: Path) -> tuple[Any, Any]:
-    """The trainer on the questions, their images under `root`, and the loaded model."""
+def make_trainer(
+    options: GRPOOptions, questions: Sequence[Question], root: Path, held_out: HeldOut | None = None
+) -> tuple[Any, Any]:
+    """The trainer on the questions, their images under `root`, and the loaded model. held_out: scored meanwhile."""
     from rewards import select_rewards
     from training.data import grpo_rows, to_dataset
     from training.run import SaveFrame, load_for_training, lora_config
@@ -35,6 +39,7 @@ def make_trainer(options: GRPOOptions, questions: Sequence[Question], root: Path
         reward_funcs=select_rewards(options.rewards.rewards, settings),
         args=options.config,
         train_dataset=to_dataset(grpo_rows(questions, root, loaded.frame)),
+        eval_dataset=to_dataset(grpo_rows(held_out.questions, held_out.root, loaded.frame)) if held_out else None,
         processing_class=loaded.processor,
         peft_config=lora_config(options.model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
@@ -45,27 +50,6 @@ def make_trainer(options: GRPOOptions, questions: Sequence[Question], root: Path
         dynamic_sampling=options.schedule.dynamic_sampling,
     )
     return trainer, loaded
-
-
-def check_rewards(rewards: RewardArguments, config: SurdsGRPOConfig) -> None:
-    """Exit with 2 for an unknown reward, bad values, or weights and batches that do not match the rewards."""
-    from rewards import select_rewards
-    from rewards.boxes import CoordinateFrame
-
-    try:
-        functions = select_rewards(rewards.rewards, rewards.settings(CoordinateFrame()))
-    except ValueError as error:
-        fail(str(error))
-    weights = config.reward_weights
-    if weights is not None and len(weights) != len(functions):
-        fail(f"--reward_weights names {len(weights)} weights for the {len(functions)} rewards {rewards.rewards}")
-    batch = config.per_device_train_batch_size * config.steps_per_generation
-    if rewards.uses_pairs and batch % (2 * config.num_generations):
-        fail(
-            "the pair reward needs both questions of a pair in one generation batch of one process: "
-            f"per_device_train_batch_size x steps_per_generation, here {batch}, must be a multiple of twice "
-            f"--num_generations, {2 * config.num_generations}"
-        )
 
 
 def check_verifier(options: GRPOOptions) -> None:
@@ -108,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
+    check_schedule(options.schedule, config)
     check_verifier(options)
     try:
         require_vllm(config)
@@ -115,9 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error))
     questions, root = read_questions_and_root(data, BUILDER)
     chosen = choose_questions(questions, rewards, config, data.limit)
+    check_tasks(options, chosen)
+    held_out = read_held_out(options.schedule, chosen, root, BUILDER)
     check_model(options.model.model)
+    if options.schedule.check:
+        print(f"{data.data}: options and data are in order, rewards {rewards.rewards}; nothing was trained")
+        return
     checkpoint = open_run(data, config, options.parts)
-    trainer, loaded = make_trainer(options, chosen, root)
+    trainer, loaded = make_trainer(options, chosen, root, held_out)
     rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}"
     try:
         train(trainer, loaded, checkpoint, "GRPO", rows)

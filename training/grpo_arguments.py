@@ -22,7 +22,13 @@ class RewardArguments:
     """Which rewards are paid, and their variants."""
 
     rewards: str = field(
-        default="format,loc,acc,logic", metadata={"help": "Names separated by commas: format, loc, acc, logic, pair."}
+        default="format,loc,acc,logic",
+        metadata={
+            "help": "Names separated by commas: format, loc, acc, logic, pair, or package.module.function, your own in "
+            "the current folder or installed: (completions, **columns) -> a finite number per completion, None where "
+            "it does not apply. columns: lists of task, options, answer, objects, width, height, question_id, "
+            "pair_id, variant, images (paths), prompts, completion_ids. With --reward_weights, 0 only meters."
+        },
     )
     reward_values: str = field(
         default="0,1", metadata={"help": "What a wrong and a right output are paid: `0,1` or `-1,1`."}
@@ -126,9 +132,18 @@ class ScheduleArguments:
         metadata={"help": "Times a generation batch may draw other prompts for its groups without spread; 0: never."},
     )
     held_out: str | None = field(
-        default=None, metadata={"help": "Questions of other scenes, scored greedily every --eval_steps steps."}
+        default=None,
+        metadata={
+            "help": "Questions of other scenes, answered greedily every --eval_steps steps and after the last, in at "
+            "most --max_completion_length tokens, and scored as eval/surds.py does."
+        },
     )
-    held_out_limit: int | None = field(default=None, metadata={"help": "Score only the first N units per task."})
+    held_out_limit: int | None = field(
+        default=None, metadata={"help": "Score only the first N units of every task (a mirrored pair is one unit)."}
+    )
+    check: bool = field(
+        default=False, metadata={"help": "Check options and data, and stop before anything is loaded or written."}
+    )
 
 
 @dataclass
@@ -145,6 +160,11 @@ class SurdsGRPOConfig(PlainCpu, GRPOConfig):
     beta: float = field(default=0.04, metadata={"help": "Weight of the KL term (paper: not given)."})
     loss_type: str = field(default="grpo", metadata={"help": "TRL's loss; `grpo` is the paper's."})
     use_bias_correction_kl: bool = field(default=False, metadata={"help": "TRL's corrected KL; off is the textbook's."})
+    eval_steps: float | None = field(default=100, metadata={"help": "Steps between two scores of --held_out."})
+    num_generations_eval: int | None = field(default=1, metadata={"help": "Answers to a held-out question."})
+    metric_for_best_model: str | None = field(
+        default="held_out/score", metadata={"help": "What --load_best_model_at_end and --save_strategy best go by."}
+    )
     save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept during the run."})
     logging_steps: float = field(default=1, metadata={"help": "Steps between two log lines."})
     report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
