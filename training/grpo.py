@@ -28,17 +28,20 @@ def make_trainer(
 ) -> tuple[Any, Any]:
     """The trainer on the questions, their images under `root`, and the loaded model. held_out: scored meanwhile."""
     from rewards import select_rewards
+    from training.curriculum import OrderByPassRate
     from training.data import grpo_rows, to_dataset
+    from training.plan import measuring_options, schedule_of, staged_rows
     from training.run import SaveFrame, load_for_training, lora_config
     from training.trainer import SpatialGRPOTrainer
 
     loaded = load_for_training(options.model)
     settings = options.rewards.settings(loaded.frame)
+    schedule = schedule_of(options)
     trainer = SpatialGRPOTrainer(
         model=loaded.model,
         reward_funcs=select_rewards(options.rewards.rewards, settings),
         args=options.config,
-        train_dataset=to_dataset(grpo_rows(questions, root, loaded.frame)),
+        train_dataset=to_dataset(staged_rows(options, questions, root, loaded.frame)),
         eval_dataset=to_dataset(grpo_rows(held_out.questions, held_out.root, loaded.frame)) if held_out else None,
         processing_class=loaded.processor,
         peft_config=lora_config(options.model),
@@ -47,8 +50,12 @@ def make_trainer(
         verifier=options.rewards.verifier,
         shared_prefix=options.engine.shared_prefix,
         shared_prefill=options.engine.shared_prefill,
+        schedule=schedule,
         dynamic_sampling=options.schedule.dynamic_sampling,
+        draws_in_twos=options.rewards.uses_pairs,
     )
+    if schedule and schedule.needs_pass_rates:
+        trainer.add_callback(OrderByPassRate(trainer, loaded.frame, measuring_options(options)))
     return trainer, loaded
 
 
@@ -89,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train with the chosen rewards and save the run. Exits with 2 on bad input, before anything is written."""
     options = parse_grpo(arguments, __doc__)
     data, rewards, config = options.data, options.rewards, options.config
+    from training.plan import check_stages
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
@@ -100,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error))
     questions, root = read_questions_and_root(data, BUILDER)
     chosen = choose_questions(questions, rewards, config, data.limit)
+    check_stages(options, chosen)
     check_tasks(options, chosen)
     held_out = read_held_out(options.schedule, chosen, root, BUILDER)
     check_model(options.model.model)

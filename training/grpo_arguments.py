@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from transformers.hf_argparser import HfArg
@@ -13,7 +14,8 @@ from trl import GRPOConfig
 
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
-from training.arguments import DataArguments, ModelArguments, PlainCpu, check_length, parse_arguments, without_gpu
+from training.arguments import DataArguments, ModelArguments, PlainCpu, check_length, fail, parse_arguments, without_gpu
+from training.stage_file import Stage, read_stages, same_content
 from training.verifier_options import VerifierOptions
 
 
@@ -127,6 +129,12 @@ class ScheduleArguments:
             "choices": ["none", "pass-rate"],
         },
     )
+    stages_sha256: str | None = field(
+        default=None,
+        metadata={
+            "help": "sha256 that the content of --stages must have; nobody need give it, it is recorded with the run."
+        },
+    )
     dynamic_sampling: int = field(
         default=0,
         metadata={"help": "Times a generation batch may draw other prompts for its groups without spread; 0: never."},
@@ -144,6 +152,14 @@ class ScheduleArguments:
     check: bool = field(
         default=False, metadata={"help": "Check options and data, and stop before anything is loaded or written."}
     )
+    stage_list: tuple[Stage, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        if self.dynamic_sampling < 0:
+            raise ValueError(f"--dynamic-sampling must be 0 or more rounds, got {self.dynamic_sampling}")
+        if self.stages:
+            self.stage_list = read_stages(Path(self.stages))
+            self.stages_sha256 = same_content(Path(self.stages), self.stages_sha256)
 
 
 @dataclass
@@ -219,4 +235,11 @@ PARTS = (ModelArguments, DataArguments, RewardArguments, EngineArguments, Schedu
 
 def parse_grpo(arguments: Sequence[str] | None = None, doc: str | None = None) -> GRPOOptions:
     """The options from the command line and `--config`. Exits with 2 and the reason on bad input."""
-    return GRPOOptions(*parse_arguments(PARTS, arguments, doc))
+    from training.plan import settle
+
+    options = GRPOOptions(*parse_arguments(PARTS, arguments, doc))
+    try:
+        settle(options)
+    except ValueError as error:
+        fail(str(error))
+    return options
