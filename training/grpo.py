@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train with the chosen rewards and save the run. Exits with 2 on bad input, before anything is written."""
     options = parse_grpo(arguments, __doc__)
     data, rewards, config = options.data, options.rewards, options.config
-    from training.plan import check_stages
+    from training.plan import used_questions
     from training.run import check_model, open_run, read_questions_and_root, train
 
     check_rewards(rewards, config)
@@ -107,8 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UsageError as error:
         fail(str(error))
     questions, root = read_questions_and_root(data, BUILDER)
-    chosen = choose_questions(questions, rewards, config, data.limit)
-    check_stages(options, chosen)
+    chosen = used_questions(options, choose_questions(questions, rewards, config, data.limit))
     check_tasks(options, chosen)
     held_out = read_held_out(options.schedule, chosen, root, BUILDER)
     check_model(options.model.model)

@@ -13,6 +13,7 @@ from rewards import select_rewards
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 from training.arguments import fail
+from training.reward_checks import unpaid_tasks
 from training.stage_file import Stage, union_of_rewards
 
 if TYPE_CHECKING:
@@ -101,12 +102,27 @@ def staged_rows(options: GRPOOptions, questions: Sequence[Question], root: Path,
     return [{**row, "stage": number} for row, (number, _) in zip(rows, of_stages, strict=True)]
 
 
-def check_stages(options: GRPOOptions, questions: Sequence[Question]) -> None:
-    """Exit with 2 for a stage that no question belongs to, naming it and the file."""
+def used_questions(options: GRPOOptions, questions: Sequence[Question]) -> list[Question]:
+    """The questions that some stage trains on; all without stages.
+
+    Exits with 2 for a stage that no question belongs to, or that pays nothing on some, naming it and the file.
+    """
+    stages, told = options.schedule.stage_list, f"--stages {options.schedule.stages}"
+    if not stages:
+        return list(questions)
     try:
-        questions_of_stages(questions, options.schedule.stage_list)
+        rows = questions_of_stages(questions, stages)
     except UsageError as error:
-        fail(f"--stages {options.schedule.stages}, {error}")
+        fail(f"{told}, {error}")
+    for number, stage in enumerate(stages):
+        of_stage = [question for place, question in rows if place == number]
+        if lost := unpaid_tasks(stage.rewards, stage.weights, of_stage):
+            fail(
+                f"{told}, stage {number + 1} ({stage.name}): its rewards pay nothing on {', '.join(lost)}: pair applies "
+                "to mirrored questions only; add another reward, such as acc, or name its tasks"
+            )
+    used = {question.id for _, question in rows}
+    return [question for question in questions if question.id in used]
 
 
 def questions_of_stages(questions: Sequence[Question], stages: Sequence[Stage]) -> list[tuple[int, Question]]:
