@@ -12,6 +12,11 @@ def percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f}"
 
 
+def decimal(value: float | None, digits: int = 0) -> str:
+    """A number with so many digits after the point, or a dash."""
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines, the first column to the left, the others to the right, a rule under the head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

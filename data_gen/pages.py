@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_gen.columns import percent
+from data_gen.columns import decimal, percent
 from data_gen.images import open_rgb, upright_size
 from data_gen.records import RecordError
 from rewards.boxes import Size
@@ -66,7 +66,7 @@ def picture_if_readable(path: Path, size: Size | None, key: str) -> Picture:
 
 
 def page_template(path: Path) -> Template:
-    """A template that escapes everything and fails on an unknown name; filters `percent` and `number`."""
+    """A template that escapes everything and fails on an unknown name; filters `percent`, `decimal` and `number`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -76,7 +76,7 @@ def page_template(path: Path) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=percent, number=_number)
+    environment.filters.update(percent=percent, decimal=decimal, number=_number)
     return environment.get_template(path.name)
 
 

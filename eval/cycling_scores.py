@@ -14,6 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from data_gen.cycling.records import LETTERS, TASKS, CyclingItem
+from eval.engines import mean_tokens
 from eval.intervals import Interval, bootstrap_intervals
 
 SCORING_VERSION = 1
@@ -53,7 +54,7 @@ class TaskFigures:
     floors: dict[str, float]
     given: dict[str, int]
     right: dict[str, int]
-    mean_tokens: float
+    mean_tokens: float | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Figures:
     floors: dict[str, float]
     valid_rate: float
     items: int
-    mean_tokens: float
+    mean_tokens: float | None
     read_by: dict[str, int]
 
 
@@ -91,7 +92,7 @@ def summarise(outcomes: Sequence[Outcome], seed: int = 0) -> Figures:
         floors={name: fmean(item.floors[name] for item in figures.values()) for name in FLOORS},
         valid_rate=fmean(outcome.choice is not None for outcome in outcomes),
         items=len(outcomes),
-        mean_tokens=fmean(outcome.tokens for outcome in outcomes),
+        mean_tokens=mean_tokens(outcome.tokens for outcome in outcomes),
         read_by={how: sum(outcome.how == how for outcome in outcomes) for how in (RULE, JUDGE, NO_CHOICE)},
     )
 
@@ -120,7 +121,7 @@ def task_figures(outcomes: Sequence[Outcome], ci95: Interval) -> TaskFigures:
         floors=floors_of(items),
         given=_histogram([outcome.choice or NO_CHOICE for outcome in outcomes]),
         right=_histogram([item.answer for item in items]),
-        mean_tokens=fmean(outcome.tokens for outcome in outcomes),
+        mean_tokens=mean_tokens(outcome.tokens for outcome in outcomes),
     )
 
 

@@ -42,7 +42,7 @@ class CyclingSummary:
     floors: dict[str, float]
     valid_rate: float
     items: int
-    mean_tokens: float
+    mean_tokens: float | None
     read_by: dict[str, int]
     judge: JudgeUse | None
     label: str

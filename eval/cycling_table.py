@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from data_gen.columns import NONE, aligned, percent
+from data_gen.columns import NONE, aligned, decimal, percent
 from data_gen.cycling.records import LETTERS, TASKS
 from eval.cycling_scores import FLOORS, NO_CHOICE, TaskFigures
 from eval.cycling_summary import CyclingSummary, PublishedRow, notes, published
@@ -13,7 +13,7 @@ from eval.text_table import with_interval
 SHOWN_PUBLISHED = 3
 EXPLANATION = (
     "Percent; [95 % interval over photographs]. mean: over tasks; micro: over items. chance: a uniform guess among "
-    "each item's own choices; constant: the best single letter, the best single text. tokens: generated, on average."
+    "each item's own choices; constant: the best single letter, the best single text. tokens: their mean."
 )
 
 
@@ -36,10 +36,10 @@ def score_rows(summary: CyclingSummary) -> list[list[str]]:
         rows.append([
             task, with_interval(figures.score, figures.ci95), str(figures.items), percent(figures.valid_rate),
             percent(figures.valid_accuracy), *(percent(figures.floors[name]) for name in FLOORS),
-            f"{figures.mean_tokens:.0f}",
+            decimal(figures.mean_tokens),
         ])  # fmt: skip
     floors = [percent(summary.floors[name]) for name in FLOORS]
-    last = [percent(summary.valid_rate), "", *floors, f"{summary.mean_tokens:.0f}"]
+    last = [percent(summary.valid_rate), "", *floors, decimal(summary.mean_tokens)]
     rows.append(["mean", with_interval(summary.score, summary.ci95), str(summary.items), *last])
     rows.append(["micro", with_interval(summary.micro, summary.micro_ci95), "", "", "", "", "", "", ""])
     return rows
@@ -75,7 +75,7 @@ def ranking(summaries: Sequence[CyclingSummary]) -> str:
     rows = [["run", *TASKS, "mean", "micro", "valid", "tokens", "rank"]]
     for summary in ordered:
         rank = 1 + sum(other.score > summary.score + 1e-12 for other in summaries)
-        last = [percent(summary.micro), percent(summary.valid_rate), f"{summary.mean_tokens:.0f}", str(rank)]
+        last = [percent(summary.micro), percent(summary.valid_rate), decimal(summary.mean_tokens), str(rank)]
         rows.append([*_run_row(summary), *last])
     lines = aligned(rows)
     if len({summary.asked for summary in summaries}) > 1:

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from data_gen.command_line import UsageError
@@ -40,7 +39,7 @@ from eval.drivemllm_session import (
     prompts_of,
 )
 from eval.drivemllm_summary import DriveMLLMSummary, make_summary
-from eval.engines import Reply, Request
+from eval.engines import Reply, Request, mean_tokens
 from eval.published import OWN_PROMPTS
 from eval.replay import limit_of_run
 from eval.runner import PREDICTIONS_FILE, REPORT_FILE, collect, digest, write_summary
@@ -82,7 +81,7 @@ def evaluate(config: DriveMLLMConfig) -> DriveMLLMSummary:
         scoring: summarise(outcomes, scoring, floors_of(questions, scoring), config.seed) for scoring in SCORINGS
     }
     source = "+".join(sorted({question.source for question in questions}))
-    counts = (len(outcomes), fmean(outcome.tokens for outcome in outcomes))
+    counts = (len(outcomes), mean_tokens(outcome.tokens for outcome in outcomes))
     summary = make_summary(facts, source, figures, config.scoring, counts)
     write_summary(summary, session.out)
     write_report(summary, outcomes, root, session.out / REPORT_FILE)

@@ -39,7 +39,7 @@ class DriveMLLMSummary:
     floors: dict[str, float]
     other_scorings: dict[str, Figures]
     questions: int
-    mean_tokens: float
+    mean_tokens: float | None
     label: str
     engine: str
     model: str
@@ -62,7 +62,7 @@ class PublishedRow:
 
 
 def make_summary(
-    facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str, counts: tuple[int, float]
+    facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str, counts: tuple[int, float | None]
 ) -> DriveMLLMSummary:
     """Facts and figures of a run as its summary. counts: questions, mean tokens of an answer."""
     return DriveMLLMSummary(

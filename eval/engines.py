@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
 
 from data_gen.images import UnreadableImageError, check_shape, open_rgb
@@ -42,6 +43,12 @@ class Reply:
     id: str
     output: str
     tokens: int = 0
+
+
+def mean_tokens(counts: Iterable[int]) -> float | None:
+    """The mean of the token counts that are known, those above 0; None where none is."""
+    known = [count for count in counts if count > 0]
+    return fmean(known) if known else None
 
 
 class Engine(Protocol):

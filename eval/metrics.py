@@ -15,7 +15,7 @@ import numpy as np
 
 from data_gen.floors import Unit, task_floors, units_of
 from data_gen.records import Question
-from eval.engines import RandomEngine, Request
+from eval.engines import RandomEngine, Request, mean_tokens
 from eval.intervals import Interval, bootstrap_intervals
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, Grade, grade_answer, grade_text, unit_score
@@ -67,7 +67,7 @@ class Figures:
     well_formed: float
     loc: float | None
     questions: int
-    mean_tokens: float
+    mean_tokens: float | None
     unanswered: int = 0
 
 
@@ -154,7 +154,7 @@ def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: i
         well_formed=fmean(outcome.response.well_formed for outcome in outcomes),
         loc=_mean_loc(outcomes),
         questions=len(outcomes),
-        mean_tokens=fmean(outcome.tokens for outcome in outcomes),
+        mean_tokens=mean_tokens(outcome.tokens for outcome in outcomes),
         unanswered=sum(not outcome.output for outcome in outcomes),
     )
 

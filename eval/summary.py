@@ -33,7 +33,7 @@ class Summary:
     well_formed: float
     loc: float | None
     questions: int
-    mean_tokens: float
+    mean_tokens: float | None
     other_scorings: dict[str, dict[str, float]]
     label: str
     engine: str

@@ -147,6 +147,25 @@ def test_the_page_is_whole_escaped_and_says_what_the_numbers_are(
     assert "http" not in page
 
 
+def test_token_counts_that_are_not_known_are_no_zeros(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tokens are counted by some engines only; a skipped image costs none and is no short answer."""
+    items = read_items(data)
+    counted = [{"id": item.id, "output": "A", "tokens": 8} for item in items if item.task != "TSG"]
+    write_rows(tmp_path / "o.jsonl", [*counted, *({"id": i.id, "output": "A"} for i in items if i.task == "TSG")])
+    for out, options, whole, of_task in (
+        ("guesses", ["--engine", "random"], None, None),
+        ("some", ["--replay", tmp_path / "o.jsonl"], 8, None),
+    ):
+        assert evaluate("--data", data, *options, "--out", tmp_path / out) == 0
+        summary, shown = summary_of(tmp_path / out), "8.0" if whole else "–"
+        assert (summary["mean_tokens"], summary["tasks"]["TSG"]["mean_tokens"]) == (whole, of_task)
+        assert f"{shown} tokens per answer" in (tmp_path / out / "report.html").read_text()
+        row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("TSG "))
+        assert row.split()[-1] == "–"
+
+
 def test_a_constant_answer_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = write_outputs(tmp_path / "o.jsonl", {item.id: "A" for item in read_items(data)})
     assert evaluate("--data", data, "--replay", given, "--out", tmp_path / "run") == 0

@@ -111,6 +111,14 @@ def test_boxes_and_points_are_kept_in_original_pixels_and_a_replay_keeps_frame_a
     assert summary_of(second)["prompt_style"] == "0-shot"
 
 
+def test_token_counts_that_are_not_known_are_no_zeros(data: Path, tmp_path: Path) -> None:
+    assert evaluate("--data", data, "--engine", "random", "--out", tmp_path / "run") == 0
+    assert summary_of(tmp_path / "run")["mean_tokens"] is None
+    assert "– tokens per answer" in (tmp_path / "run" / "report.html").read_text()
+    assert replay_truths(data, tmp_path / "counted")["mean_tokens"] == 4
+    assert "4.0 tokens per answer" in (tmp_path / "counted" / "report.html").read_text()
+
+
 def test_model_text_is_escaped_in_the_page(data: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "o.jsonl", ({"id": q.id, "output": "<script>x</script>"} for q in read_questions(data)))
     assert evaluate("--data", data, "--replay", tmp_path / "o.jsonl", "--out", tmp_path / "run") == 0

@@ -12,7 +12,7 @@ from small_questions import make_questions, perfect_output
 
 from data_gen.floors import best_point, expected_centerness, task_floors, units_of
 from data_gen.records import Question, RecordError
-from eval.engines import RandomEngine, Request
+from eval.engines import RandomEngine, Request, mean_tokens
 from eval.intervals import bootstrap_intervals, exact_bound
 from eval.metrics import Figures, assess, floors_of, paired_differences, random_scores, sum_by_image, summarise
 from rewards.boxes import CoordinateFrame, centerness
@@ -148,6 +148,11 @@ def test_pairing_takes_out_what_images_have_in_common() -> None:
 def test_an_unanswered_question_scores_nothing_in_a_difference() -> None:
     right = {question.id: 1.0 for question in QUESTIONS}
     assert paired_differences(QUESTIONS, {}, right)["score"].difference == 1
+
+
+@pytest.mark.parametrize(("counts", "mean"), [([], None), ([0, 0], None), ([0, 6, 0, 2], 4), ([5], 5)])
+def test_unknown_token_counts_are_left_out_of_the_mean(counts: list[int], mean: float | None) -> None:
+    assert mean_tokens(counts) == mean
 
 
 def test_an_interval_needs_two_images() -> None:
