@@ -137,9 +137,10 @@ def why_not(trainer: Any) -> str | None:
     text = model.config.get_text_config()
     peft_configs = getattr(trainer.model, "peft_config", {}).values()
     reasons = {
-        f"a micro-batch of {args.per_device_train_batch_size} holds no two of {trainer.num_generations} completions "
-        "for sure; give --per_device_train_batch_size a common divisor with --num_generations": train_block(trainer)
-        == 1,
+        f"--per_device_train_batch_size {args.per_device_train_batch_size} and --num_generations "
+        f"{trainer.num_generations} have no common divisor, so that no two completions of a prompt stay together": (
+            train_block(trainer) == 1
+        ),
         f"it replaces sdpa attention, the model has {text._attn_implementation}": text._attn_implementation != "sdpa",
         "sliding-window attention": "sliding_attention" in text.layer_types,
         "attention dropout, drawn once for a shared prompt": text.attention_dropout > 0,
