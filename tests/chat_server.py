@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -17,11 +18,29 @@ from PIL import Image
 DROP = "drop"  # close the connection without an answer
 
 
+@dataclass(frozen=True)
+class Raw:
+    """An answer sent as it stands. missing_bytes: how many more its Content-Length promises before it is cut off.
+
+    chunked: without a length, and cut off before the last chunk. endless: the body, then blanks for ever.
+    """
+
+    body: bytes = b""
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+    missing_bytes: int = 0
+    chunked: bool = False
+    endless: bool = False
+
+
+Answer = str | tuple[int, str] | Raw
+
+
 @dataclass
 class ChatServer:
-    """`answer` gets each request and says what comes back: a text, an HTTP status with its message, or DROP."""
+    """`answer` gets each request and says what comes back: a text, an HTTP status with its message, Raw, or DROP."""
 
-    answer: Callable[[dict[str, Any]], str | tuple[int, str]]
+    answer: Callable[[dict[str, Any]], Answer]
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
@@ -31,11 +50,11 @@ class ChatServer:
 
 
 @contextmanager
-def serve(answer: Callable[[dict[str, Any]], str | tuple[int, str]]) -> Iterator[ChatServer]:
-    """A server on a free port of this machine; its `url` ends in /v1."""
+def serve(answer: Callable[[dict[str, Any]], Answer], port: int = 0) -> Iterator[ChatServer]:
+    """A server on a port of this machine, a free one unless told; its `url` ends in /v1."""
     state = ChatServer(answer)
     handler = type("Handler", (_Handler,), {"state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     state.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -82,6 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
         if answer == DROP:
             self.close_connection = True
             return
+        if isinstance(answer, Raw):
+            self._send_raw(answer)
+            return
         status, text = (200, answer) if isinstance(answer, str) else answer
         self._send(status, _completion(text) if status == 200 else {"error": {"message": text}})
 
@@ -94,11 +116,34 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def _send_raw(self, raw: Raw) -> None:
+        self.send_response(raw.status)
+        for name, value in raw.headers:
+            self.send_header(name, value)
+        if raw.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            length = 10**9 if raw.endless else len(raw.body) + raw.missing_bytes
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(raw.body), raw.body) if raw.chunked else raw.body)
+        self.close_connection = raw.chunked or bool(raw.missing_bytes)
+        if raw.endless:
+            self._send_blanks()
+
+    def _send_blanks(self) -> None:
+        self.close_connection = True
+        with suppress(OSError):  # until the client has had enough
+            while True:
+                self.wfile.write(b" ")
+                time.sleep(0.02)
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 def _completion(text: str) -> dict[str, Any]:
+    """A reply in the form of OpenAI's API, a word counted as a token."""
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": 1, "completion_tokens": len(text.split()), "total_tokens": 1 + len(text.split())}
     return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}

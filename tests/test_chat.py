@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from chat_server import DROP, serve, text_of
 
-from data_gen.chat import ChatClient, ChatError, ChatReply, user_message
+from data_gen.chat import ChatClient, ChatError, ChatReply, Patience, user_message
 from data_gen.in_order import map_in_order
+
+QUICK = Patience(first_pause_s=0.01, longest_pause_s=0.05, give_up_after_s=0.5)
 
 
 def ask(client: ChatClient, text: str) -> ChatReply:
@@ -24,7 +26,7 @@ def test_a_reply_has_its_text_and_tokens(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with serve(lambda request: f"you said {text_of(request)}") as server:
         client = ChatClient((server.url,), "m")
-        assert ask(client, "hello") == ChatReply("you said hello", tokens=3)
+        assert ask(client, "hello") == ChatReply("you said hello", tokens=3, prompt_tokens=1)
     (request,) = server.requests
     assert (request["model"], request["temperature"], server.keys) == ("m", 0, {"Bearer secret"})
 
@@ -49,7 +51,7 @@ def test_many_in_flight_come_back_in_order_and_the_servers_take_turns() -> None:
         texts = [str(number) for number in range(64)]
         replies = map_in_order(ThreadPoolExecutor(16), lambda text: ask(client, text).text, texts, 32)
         assert list(replies) == texts
-        assert (len(first.requests), len(second.requests)) == (32, 32)
+        assert min(len(first.requests), len(second.requests)) >= 24
         assert client.retry_report() == ""
 
 
@@ -92,7 +94,7 @@ def test_a_request_that_hangs_is_sent_again() -> None:
 )
 def test_a_refusal_names_the_server_and_says_why(answer: tuple[int, str], message: str) -> None:
     with serve(lambda request: answer) as server:
-        client = ChatClient((server.url,), "m", max_retries=1)
+        client = ChatClient((server.url,), "m", max_retries=1, patience=QUICK)
         for refused in (client.check, lambda: ask(client, "hello")):
             with pytest.raises(ChatError, match=message) as error:
                 refused()
@@ -112,11 +114,13 @@ def test_a_url_without_its_v1_is_explained() -> None:
         ChatClient((server.url.removesuffix("/v1"),), "m").check()
 
 
-@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": [{"message": None}]}])
+@pytest.mark.parametrize(
+    "body", [{}, {"choices": None}, {"choices": ["fine"]}, {"choices": [{"message": {"content": 1}}]}]
+)
 def test_an_answer_that_is_no_completion_is_explained(body: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chat_server._completion", lambda text: body)
     with serve(lambda request: "fine") as server, pytest.raises(ChatError, match="gives no chat completion but"):
-        ask(ChatClient((server.url,), "m"), "hello")
+        ask(ChatClient((server.url,), "m", patience=QUICK), "hello")
 
 
 def test_half_a_surrogate_pair_does_not_reach_our_files() -> None:

@@ -17,12 +17,18 @@ from chat_server import DROP, ChatServer, serve, text_of
 from PIL import Image
 from small_questions import write_small_set
 
-from data_gen.chat import ChatClient, ChatError
+from data_gen.chat import ChatClient, ChatError, Patience
 from eval.chat_engine import ChatEngine, data_uri
 from eval.engines import Request
 from eval.surds import main
 
 SIZE = (16, 8)
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that do not answer are given up after half a second, not half an hour."""
+    monkeypatch.setattr("data_gen.chat.PATIENCE", Patience(first_pause_s=0.02, give_up_after_s=0.5))
 
 
 def small_requests(folder: Path, count: int) -> list[Request]:
@@ -42,7 +48,7 @@ def test_every_question_is_asked_once_with_images_first_and_servers_take_turns(t
     with serve(lambda request: f"re: {text_of(request)}") as first, serve(lambda request: "other") as second:
         replies = {reply.id: reply for reply in engine_of(first, second).replies([*requests, both], {"3", "4"})}
     assert sorted(replies) == sorted({*map(str, range(20)), "both"} - {"3", "4"})
-    assert (len(first.requests), len(second.requests)) == (10, 9)
+    assert len(first.requests) + len(second.requests) == 19 and min(len(first.requests), len(second.requests)) >= 5
     assert {reply.output for reply in replies.values()} - {"other"} == {f"re: {text_of(r)}" for r in first.requests}
     assert all(reply.tokens == len(reply.output.split()) for reply in replies.values())
     asked = {text_of(request): request for request in [*first.requests, *second.requests]}
@@ -187,7 +193,7 @@ def test_a_server_that_fails_midway_ends_the_run_and_resume_asks_the_rest(
 
     with serve(answer) as server:
         assert run(tmp_path, server, "--concurrency", "2") == 2
-        assert f"{server.url}/ refuses" in capsys.readouterr().err
+        assert f"{server.url} refuses" in capsys.readouterr().err
         before = stored(tmp_path)
         asked = len(server.requests)
         assert 0 < len(before) < asked
