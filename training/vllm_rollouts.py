@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from rewards.boxes import CoordinateFrame
 
-# The lowest that vLLM takes; in a softmax it is as good as never.
-_NEVER = -100.0
-
 
 class VllmRollouts:
     """Mix-in for TRL's GRPOTrainer; without `use_vllm` it does nothing.
@@ -29,12 +26,6 @@ class VllmRollouts:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[misc]
         self._vllm_counted = False
-        if self.use_vllm:
-            # An image token in a completion would ask for an image that is not there.
-            config = self.model.config
-            bias = {config.image_token_id: _NEVER, config.video_token_id: _NEVER}
-            given = self.vllm_generation.generation_kwargs
-            self.vllm_generation.generation_kwargs = {**given, "logit_bias": {**bias, **given.get("logit_bias", {})}}
 
     def _generate_single_turn(
         self: Any,
