@@ -76,17 +76,10 @@ class PublishedTable:
 def make_summary(facts: RunFacts, source: str, figures: Figures, judge: JudgeUse | None) -> CyclingSummary:
     """Facts and figures of a run as its summary."""
     return CyclingSummary(
-        benchmark=facts.benchmark,
         source=source,
         scoring_version=SCORING_VERSION,
         judge=judge,
-        label=facts.label,
-        engine=facts.engine,
-        model=facts.model,
-        tiny=facts.tiny,
-        prompt_style=facts.prompt_style,
-        asked=facts.identity.get("questions", ""),
-        fingerprint=facts.fingerprint,
+        **facts.in_summary,
         **vars(figures),
     )
 

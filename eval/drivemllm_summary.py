@@ -66,22 +66,15 @@ def make_summary(
 ) -> DriveMLLMSummary:
     """Facts and figures of a run as its summary. counts: questions, mean tokens of an answer."""
     return DriveMLLMSummary(
-        benchmark=facts.benchmark,
         source=source,
         scoring=scoring,
         scoring_version=SCORING_VERSION,
+        **facts.in_summary,
         **vars(figures_of[scoring]),
         other_scorings={name: figures for name, figures in figures_of.items() if name != scoring},
         questions=counts[0],
         mean_tokens=counts[1],
-        label=facts.label,
-        engine=facts.engine,
-        model=facts.model,
-        tiny=facts.tiny,
-        prompt_style=facts.prompt_style,
-        asked=facts.identity["questions"],
         prompts=facts.prompts,
-        fingerprint=facts.fingerprint,
     )
 
 

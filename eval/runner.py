@@ -56,6 +56,20 @@ class RunFacts:
         """One short name for `identity`."""
         return digest(json.dumps(self.identity, sort_keys=True))
 
+    @property
+    def in_summary(self) -> dict[str, Any]:
+        """What the summary of a run repeats of it, whatever the benchmark."""
+        return {
+            "benchmark": self.benchmark,
+            "label": self.label,
+            "engine": self.engine,
+            "model": self.model,
+            "tiny": self.tiny,
+            "prompt_style": self.prompt_style,
+            "asked": self.identity.get("questions", ""),
+            "fingerprint": self.fingerprint,
+        }
+
 
 def told_apart(labels: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """The labels, with the name of the run folder behind those that occur more than once."""

@@ -56,20 +56,13 @@ def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], s
     }
     units = {task: item.units for task, item in figures_of[scoring].tasks.items()}
     return Summary(
-        benchmark=facts.benchmark,
         source=source,
         scoring=scoring,
         scoring_version=SCORING_VERSION,
         other_scorings=others,
-        label=facts.label,
-        engine=facts.engine,
-        model=facts.model,
-        tiny=facts.tiny,
-        prompt_style=facts.prompt_style,
-        asked=facts.identity.get("questions", ""),
-        fingerprint=facts.fingerprint,
         prompts=facts.prompts,
         published=published_beside(facts.prompts, source, facts.benchmark, units),
+        **facts.in_summary,
         **vars(figures_of[scoring]),
     )
 

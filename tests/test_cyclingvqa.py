@@ -1,25 +1,21 @@
-"""The evaluation on CyclingVQA: floors, figures, the judge, resume, two images, ranking, bad input."""
+"""The evaluation on CyclingVQA: runs, the judge, resume, two images, ranking, bad input."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chat_server import ChatServer, serve, text_of
+from eval_runs import check_resumed_after_a_cut, rows_of, summary_of
 from PIL import Image
-from shared import need
 from small_drivemllm import small_set
 from small_questions import write_small_set
 
 from data_gen.build_cyclingvqa import main as build
-from data_gen.cycling.records import TASKS, CyclingItem, item_to_row, read_items
+from data_gen.cycling.records import TASKS, item_to_row, read_items
 from data_gen.records import write_rows
-from eval.cycling_scores import RULE, Outcome, floors_of, summarise
-from eval.cycling_summary import published
 from eval.cyclingvqa import main
 from eval.engines import RandomEngine
 
@@ -35,86 +31,9 @@ def evaluate(*options: object) -> int:
     return main([str(option) for option in options])
 
 
-def summary_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "summary.json").read_text())
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
-
-
 def write_outputs(path: Path, outputs: dict[str, str], tokens: int = 3) -> Path:
     write_rows(path, ({"id": name, "output": text, "tokens": tokens} for name, text in outputs.items()))
     return path
-
-
-def ordering_items(first: int, second: int) -> list[CyclingItem]:
-    """TO items, `first` of them with Image 1 as the earlier one."""
-    choices = ("Image 1", "Image 2")
-    letters = "A" * first + "B" * second
-    return [
-        CyclingItem(f"TO-{n}", "TO", (f"{n}a", f"{n}b"), "Which first?", choices, letter)
-        for n, letter in enumerate(letters)
-    ]
-
-
-# Figures
-
-
-def test_one_and_the_same_answer_scores_what_13_of_29_models_score() -> None:
-    items = ordering_items(57, 54)
-    floors = floors_of(items)
-    assert floors == {"chance": 0.5, "constant_letter": 57 / 111, "constant_text": 57 / 111}
-    always_a = summarise([Outcome(item, "A", 1, "A", RULE) for item in items])
-    figures = always_a.tasks["TO"]
-    assert figures.score == floors["constant_letter"] and round(100 * figures.score, 1) == 51.4
-    assert (figures.given, figures.right) == ({"A": 111}, {"A": 57, "B": 54})
-    other = summarise([Outcome(item, "B", 1, "B", RULE) for item in items])
-    assert round(100 * other.score, 1) == 48.6, "and the other letter scores what some others score"
-    models = [row for row in published().rows if row.model != "Random"]
-    assert (sum(row.scores["TO"] == 51.4 for row in models), len(models)) == (13, 29)
-
-
-def test_chance_follows_each_item_s_own_number_of_choices() -> None:
-    items = [
-        CyclingItem(f"RED-{n}", "RED", ("a",), "Which?", tuple(f"<{k}>" for k in range(1, n + 1)), "A")
-        for n in (2, 4, 8)
-    ]
-    assert floors_of(items)["chance"] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
-
-
-def test_plain_mean_and_micro_mean_and_what_counts() -> None:
-    lane = CyclingItem("LR-0", "LR", ("l",), "Which?", ("Lane 0", "Lane 1"), "A")
-    outcomes = [Outcome(item, "", 2, "A", RULE) for item in ordering_items(3, 0)]
-    outcomes += [Outcome(lane, "?", 6, None, "none")]
-    figures = summarise(outcomes)
-    assert (figures.score, figures.micro, figures.valid_rate, figures.mean_tokens) == (0.5, 0.75, 0.75, 3)
-    assert figures.tasks["LR"].given == {"none": 1} and figures.tasks["LR"].valid_accuracy is None
-    assert figures.read_by == {"rule": 3, "judge": 0, "none": 1}
-
-
-def test_intervals_draw_photographs_not_items() -> None:
-    item = CyclingItem("TSG-0", "TSG", ("0.jpg",), "Which?", ("<1>", "<2>"), "A", ("p0",))
-    items = [replace(item, id=f"TSG-{n}", images=(f"{n}.jpg",), photos=(f"p{n // 10}",)) for n in range(80)]
-    right = [n // 10 % 2 == 0 for n in range(80)]
-    together = summarise([Outcome(i, "", 0, "A" if ok else "B", RULE) for i, ok in zip(items, right, strict=True)])
-    alone = summarise(
-        [Outcome(replace(i, photos=()), "", 0, "A" if ok else "B", RULE) for i, ok in zip(items, right, strict=True)]
-    )
-    assert together.ci95 and alone.ci95 and together.score == alone.score
-    assert together.ci95[1] - together.ci95[0] > 2 * (alone.ci95[1] - alone.ci95[0])
-
-
-def test_published_rows_are_those_of_the_table() -> None:
-    table = json.loads(need("tables/cyclingvqa.json").read_text())
-    ours = {row.model: ([row.scores[task] for task in TASKS], row.mean, row.rank) for row in published().rows}
-    theirs = {
-        "Random" if row["model"].startswith("Random") else row["model"]: (
-            [row[task] for task in TASKS], row["Avg"], row["rank"]
-        )
-        for row in table["rows"]
-    }  # fmt: skip
-    assert ours == theirs and published().questions == table["questions"] and len(ours) == len(table["rows"])
 
 
 # Runs
@@ -178,25 +97,8 @@ def test_a_constant_answer_is_told(data: Path, tmp_path: Path, capsys: pytest.Ca
 def test_a_killed_run_resumes_to_the_same_files_and_asks_nothing_twice(
     cut: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--data", data, "--engine", "random", "--out", tmp_path / "run"]
-    assert evaluate(*options) == 0
-    predictions, summary = tmp_path / "run" / "predictions.jsonl", tmp_path / "run" / "summary.json"
-    whole, scores = predictions.read_bytes(), summary.read_bytes()
-    predictions.write_bytes(whole[:-cut])
-    summary.unlink()
-    asked: list[str] = []
-    replies = RandomEngine.replies
-
-    def counted(self: RandomEngine, requests: Any, done: Any = ()) -> Any:
-        for reply in replies(self, requests, done):
-            asked.append(reply.id)
-            yield reply
-
-    monkeypatch.setattr(RandomEngine, "replies", counted)
-    assert evaluate(*options) == 2, "a folder that is not empty needs --resume"
-    assert evaluate(*options, "--resume") == 0
-    assert (predictions.read_bytes(), summary.read_bytes()) == (whole, scores)
-    assert len(asked) == len(set(asked)) == whole.count(b"\n") - whole[:-cut].count(b"\n")
+    options = ["--data", data, "--engine", "random"]
+    check_resumed_after_a_cut(main, options, tmp_path / "run", RandomEngine, cut, monkeypatch)
 
 
 def test_another_style_is_another_run_and_a_replay_keeps_its_style(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eval_runs import check_resumed_after_a_cut, rows_of, summary_of
 from PIL import Image
 from small_drivemllm import small_set
 from small_questions import write_small_set
@@ -30,14 +30,6 @@ def data(tmp_path: Path) -> Path:
 
 def evaluate(*options: object) -> int:
     return main([str(option) for option in options])
-
-
-def summary_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "summary.json").read_text())
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
 
 
 def replay_truths(data: Path, out: Path, *options: object) -> dict[str, Any]:
@@ -151,26 +143,8 @@ def test_shots_change_the_prompts_and_are_not_mixed(
 def test_a_killed_run_resumes_to_the_same_files_and_asks_nothing_twice(
     cut: int, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--data", data, "--engine", "random", "--out", tmp_path / "run"]
-    assert evaluate(*options) == 0
-    predictions, summary = tmp_path / "run" / "predictions.jsonl", tmp_path / "run" / "summary.json"
-    whole, scores = predictions.read_bytes(), summary.read_bytes()
-    predictions.write_bytes(whole[:-cut])
-    kept = whole[:-cut].count(b"\n")
-    summary.unlink()
-    asked: list[str] = []
-    replies = RandomAnswers.replies
-
-    def counted(self: RandomAnswers, requests: Any, done: Any = ()) -> Any:
-        for reply in replies(self, requests, done):
-            asked.append(reply.id)
-            yield reply
-
-    monkeypatch.setattr(RandomAnswers, "replies", counted)
-    assert evaluate(*options) == 2, "a folder that is not empty needs --resume"
-    assert evaluate(*options, "--resume") == 0
-    assert (predictions.read_bytes(), summary.read_bytes()) == (whole, scores)
-    assert len(asked) == len(set(asked)) == whole.count(b"\n") - kept
+    options = ["--data", data, "--engine", "random"]
+    check_resumed_after_a_cut(main, options, tmp_path / "run", RandomAnswers, cut, monkeypatch)
 
 
 def test_a_limit_counts_units_of_every_task(data: Path, tmp_path: Path) -> None:
