@@ -10,14 +10,16 @@ import yaml
 from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments
 from training.grpo import check_rewards
 from training.grpo_arguments import PARTS as GRPO_PARTS
-from training.grpo_arguments import GRPOOptions
+from training.grpo_arguments import GRPOOptions, parse_grpo
+from training.stage_file import read_stages
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "sft": [ModelArguments, DataArguments, SurdsSFTConfig],
     "grpo": GRPO_PARTS,
 }
-CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+STAGES = sorted((ROOT / "configs" / "stages").glob("*.yaml"))
+CONFIGS = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(STAGES))
 LAUNCHES = sorted((ROOT / "launch" / "accelerate").glob("*.yaml"))
 
 
@@ -30,6 +32,14 @@ def test_a_config_holds_known_keys_and_says_what_it_is_for(path: Path, tmp_path:
     if path.parent.name == "grpo":
         told = GRPOOptions(*parts)
         check_rewards(told.rewards, told.config)
+    assert path.read_text(encoding="utf-8").startswith("# ")
+
+
+@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.name)
+def test_a_stage_file_holds_known_stages_and_says_what_it_is_for(path: Path, tmp_path: Path) -> None:
+    told = parse_grpo(["--stages", str(path), "--out", str(tmp_path)])
+    check_rewards(told.rewards, told.config)
+    assert told.config.max_steps == sum(stage.steps for stage in read_stages(path))
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 

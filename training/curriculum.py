@@ -123,7 +123,7 @@ class OrderByPassRate(TrainerCallback):
         try:
             trainer.order = training_order(trainer.asked, trainer.schedule, rates)
         except ValueError as error:
-            fail(f"--stages, {error}; {spread_of(rates)}")
+            fail(f"{error}; {spread_of(rates)}")
 
     def _rates(self, path: Path) -> dict[str, float]:
         trainer = self.trainer

@@ -87,7 +87,7 @@ def schedule_of(options: GRPOOptions) -> Schedule | None:
     if not (stages or easy_first):
         return None
     rows = rows_of_stages(stages, config)
-    return Schedule(config.seed, options.rewards.uses_pairs, easy_first, stages, rows)
+    return Schedule(config.seed, options.rewards.uses_pairs, easy_first, stages, rows, options.schedule.stages or "")
 
 
 def staged_rows(options: GRPOOptions, questions: Sequence[Question], root: Path, frame: CoordinateFrame) -> list[Row]:
@@ -107,40 +107,36 @@ def used_questions(options: GRPOOptions, questions: Sequence[Question]) -> list[
 
     Exits with 2 for a stage that no question belongs to, or that pays nothing on some, naming it and the file.
     """
-    stages, told = options.schedule.stage_list, f"--stages {options.schedule.stages}"
-    if not stages:
+    from training.schedule import Asked, stage_units
+
+    schedule = schedule_of(options)
+    if not schedule or not schedule.stages:
         return list(questions)
-    try:
-        rows = questions_of_stages(questions, stages)
-    except UsageError as error:
-        fail(f"{told}, {error}")
-    for number, stage in enumerate(stages):
+    rows = questions_of_stages(questions, schedule.stages)
+    asked = [Asked(question.id, question.pair_id, question.variant, number) for number, question in rows]
+    for number, stage in enumerate(schedule.stages):
         of_stage = [question for place, question in rows if place == number]
+        try:
+            stage_units(number, asked, schedule, None)
+        except ValueError as error:
+            fail(f"{error}; the data has {', '.join(sorted({question.task for question in questions}))}")
         if lost := unpaid_tasks(stage.rewards, stage.weights, of_stage):
             fail(
-                f"{told}, stage {number + 1} ({stage.name}): its rewards pay nothing on {', '.join(lost)}: pair applies "
-                "to mirrored questions only; add another reward, such as acc, or name its tasks"
+                f"{schedule.label(number)}: its rewards pay nothing on {', '.join(lost)}, pair applies to mirrored "
+                "questions only; add another reward, such as acc, or name its tasks"
             )
     used = {question.id for _, question in rows}
     return [question for question in questions if question.id in used]
 
 
 def questions_of_stages(questions: Sequence[Question], stages: Sequence[Stage]) -> list[tuple[int, Question]]:
-    """Number of the stage, from 0, and question, for each question of each stage's tasks.
-
-    Raises UsageError for a stage without questions.
-    """
-    rows: list[tuple[int, Question]] = []
-    for number, stage in enumerate(stages):
-        of_stage = [(number, item) for item in questions if not stage.tasks or item.task in stage.tasks]
-        if not of_stage:
-            found = ", ".join(sorted({item.task for item in questions}))
-            raise UsageError(
-                f"stage {number + 1} ({stage.name}): no questions of {', '.join(stage.tasks)} are in the data, which "
-                f"has {found}"
-            )
-        rows += of_stage
-    return rows
+    """Number of the stage, from 0, and question, for each question of each stage's tasks."""
+    return [
+        (number, item)
+        for number, stage in enumerate(stages)
+        for item in questions
+        if not stage.tasks or item.task in stage.tasks
+    ]
 
 
 def check_dynamic_sampling(config: SurdsGRPOConfig) -> None:

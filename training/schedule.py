@@ -35,7 +35,7 @@ class Schedule:
     """How the rows are put into order.
 
     in_twos: every place 2i and 2i + 1 holds both questions of a pair, or two unpaired ones. easy_first: by pass rate.
-    rows_per_stage: how many prompts each stage trains on; without stages every row comes once.
+    rows_per_stage: how many prompts each stage trains on; without stages every row comes once. source: their file.
     """
 
     seed: int
@@ -43,6 +43,11 @@ class Schedule:
     easy_first: bool = False
     stages: tuple[Stage, ...] = ()
     rows_per_stage: tuple[int, ...] = ()
+    source: str = ""
+
+    def label(self, number: int) -> str:
+        """A stage, from 0, as messages name it."""
+        return f"--stages {self.source}, stage {number + 1} ({self.stages[number].name})"
 
     @property
     def needs_pass_rates(self) -> bool:
@@ -132,7 +137,7 @@ def stage_units(number: int, asked: Sequence[Asked], schedule: Schedule, rates: 
         tasks = f" of {', '.join(stage.tasks)}" if stage.tasks else ""
         bounds = f" with a pass rate in {list(stage.difficulty)}" if stage.difficulty else ""
         pairs = ", or none that the pair reward can use" if schedule.in_twos else ""
-        raise ValueError(f"stage {number + 1} ({stage.name}): no questions{tasks}{bounds}{pairs}")
+        raise ValueError(f"{schedule.label(number)}: there are no questions{tasks}{bounds}{pairs}")
     return units
 
 
