@@ -1,4 +1,4 @@
-"""The comparison of runs: table, page, pictures, differences, confusions, and what qualifies the numbers."""
+"""The comparison of runs: table, page, pictures, differences, and what qualifies the numbers."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ import math
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from small_questions import make_questions, perfect_output, write_small_set
+from small_questions import perfect_output, write_small_set
 
 from data_gen.columns import aligned
 from data_gen.floors import units_of
 from data_gen.records import Question, read_questions, write_rows
-from eval.confusion import ANSWERS, INVALID, answered, confusions, truth
 from eval.finished_run import read_run
-from eval.gallery import choose
 from eval.metrics import Difference
-from eval.radar import CENTRE, HEIGHT, RADIUS, WIDTH, Series, radar
 from eval.report import axis_top, compare, reason_rows
 from eval.report import main as report
 from eval.report_files import in_words, separable
 from eval.runner import told_apart
 from eval.surds import main as evaluate
-from rewards.boxes import CoordinateFrame, intersection
-from rewards.grading import MIRRORED_TASKS, TASKS
+from rewards.grading import MIRRORED_TASKS
 
 HOSTILE = '<script>alert("x")</script> & "quoted"'
 
@@ -264,77 +259,6 @@ def test_the_page_must_be_a_page(data: Path, tmp_path: Path, capsys: pytest.Capt
         assert "ends in .html" in capsys.readouterr().err
 
 
-def test_right_answers_lie_on_the_diagonal_and_others_where_they_belong() -> None:
-    questions = make_questions()
-    told = {q.id: {"answer": re.search("<answer>(.*)</answer>", perfect_output(q))[1]} for q in questions}  # type: ignore[index]
-    tables = confusions(questions, told, CoordinateFrame())
-    assert set(tables) == set(TASKS)
-    for task, table in tables.items():
-        cells = [(r, c, n) for r, row in enumerate(table.counts) for c, n in enumerate(row) if n]
-        assert all(table.is_right(row, column) for row, column, _ in cells)
-        assert sum(count for *_, count in cells) == sum(question.task == task for question in questions)
-    silent = confusions(questions, {q.id: {"answer": None} for q in questions}, CoordinateFrame())
-    assert all(sum(row[:-1]) == 0 for table in silent.values() for row in table.counts)
-
-
-@pytest.mark.parametrize(
-    ("task", "answer", "role"),
-    [
-        ("distance", 0, "first object"),
-        ("left_right", 1, "second object"),
-        ("distance", 2, "tie"),
-        ("front_behind", 0, "Yes"),
-        ("front_behind", 1, "No"),
-        ("front_behind", 2, "tie"),
-        ("distance", "the", INVALID),
-        ("yaw", "north-east or so", INVALID),
-        ("pixel", "[1e9, 3]", INVALID),
-        ("pixel", "[170, 3]", INVALID),
-        ("pixel", "somewhere", INVALID),
-        ("pixel", "[1, 1]", "left third"),
-        ("pixel", "[80, 1]", "middle third"),
-        ("pixel", "[159, 1]", "right third"),
-    ],
-)
-def test_answers_are_told_by_their_part(task: str, answer: int | str, role: str) -> None:
-    question = next(item for item in make_questions() if item.task == task)
-    text = question.options[answer] if isinstance(answer, int) else answer
-    assert answered(question, text, CoordinateFrame()) == role
-    assert answered(question, f"  **{text}**.", CoordinateFrame()) == (INVALID if task == "pixel" else role)
-
-
-def test_depth_ranges_are_told_by_rank_and_headings_by_name() -> None:
-    questions = make_questions()
-    depth = next(item for item in questions if item.task == "depth")
-    nearest = min(depth.options, key=lambda option: float(option.split()[1]))
-    assert answered(depth, nearest, CoordinateFrame()) == "nearest"
-    yaw = next(item for item in questions if item.task == "yaw")
-    assert answered(yaw, yaw.options[1].upper(), CoordinateFrame()) == yaw.options[1]
-    assert truth(yaw) == yaw.answer and yaw.answer in ANSWERS["yaw"]
-
-
-def test_parts_beyond_the_usual_ones_get_columns_of_their_own() -> None:
-    question = next(item for item in make_questions() if item.task == "depth")
-    wide = replace(question, options=(*question.options, "Between 90 meters and 99 meters"))
-    table = confusions([wide], {wide.id: {"answer": wide.options[3]}}, CoordinateFrame())["depth"]
-    assert "option 4" in table.columns and sum(map(sum, table.counts)) == 1
-
-
-def test_worst_units_differing_units_and_some_at_random() -> None:
-    units = units_of(make_questions(40))
-    names = list(units)
-    failed, differ = set(names[::4]), set(names[1::4])
-    scores = {name: [0.0, 0.0] if name in failed else [1.0, 0.0 if name in differ else 1.0] for name in names}
-    chosen = choose(units, scores)
-    assert chosen == choose(units, scores) and len({name for name, _ in chosen}) == len(chosen)
-    assert {name for name, kind in chosen if kind == "failed"} <= failed
-    assert {name for name, kind in chosen if kind == "differ"} <= differ
-    assert [kind for name, kind in chosen if units[name][0].task == "yaw"] == ["failed"] * 2 + ["differ"] * 2 + [
-        "random"
-    ] * 2
-    assert not [kind for _, kind in choose(units, {name: [1.0] for name in names}) if kind != "random"]
-
-
 def test_a_pair_is_one_card_with_both_answers(data: Path) -> None:
     folder = replayed(data, "run", outputs_of(read_questions(data)))
     page = (folder / "report.html").read_text()
@@ -351,25 +275,6 @@ def test_invalidating_reasons_come_first(data: Path) -> None:
     rows = reason_rows([read_run(folder).summary for folder in runs])
     assert rows[0] == ("no_answer", [0, len(questions)])
     assert ("missing_tag", [0, len(questions)]) in rows
-
-
-def test_the_radar_puts_values_on_axes_and_names_inside_the_picture() -> None:
-    runs = [
-        Series("low", "#000", (0.2,) * 6),
-        Series("a name that is far too long for it", "#111", (0.8,) + (0.4,) * 5),
-    ]
-    chart = radar(list(TASKS), runs, [0.1] * 6, 0.8)
-    assert chart
-    low, high = chart.polygons
-    assert high.corners[0] == pytest.approx((CENTRE[0], CENTRE[1] - RADIUS))
-    assert math.dist(low.corners[3], CENTRE) == pytest.approx(RADIUS / 4) and low.corners[3][1] > CENTRE[1]
-    assert low.corners[1][0] > CENTRE[0]  # clockwise
-    assert low.dash != high.dash and low.marker != high.marker
-    assert [tick.words for tick in chart.ticks] == ["20", "40", "60", "80"]
-    boxes = [item.label.box for item in chart.polygons] + [title.box for title in chart.titles]
-    assert all(box[0] >= 0 and box[2] <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT for box in boxes)
-    assert not any(intersection(a, b) for a in boxes for b in boxes if a is not b)
-    assert radar(["yaw", "pixel"], [Series("x", "#000", (1, 1))], [0, 0], 1.0) is None
 
 
 def test_the_axis_covers_what_is_drawn(data: Path) -> None:
