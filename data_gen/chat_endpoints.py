@@ -26,8 +26,8 @@ class Patience:
     """How long is waited, in seconds.
 
     first_pause_s, longest_pause_s: of the pauses that double from failure to failure. longest_retry_after_s: what a
-    server may ask for. give_up_after_s: how long a request is sent again while no server answers anybody.
-    tell_every_s: how often a wait for all servers is told on standard error.
+    server may ask for, less than the next. give_up_after_s: how long a request is sent again while no server answers
+    anybody. tell_every_s: how often a wait for all servers is told on standard error.
     """
 
     first_pause_s: float = 0.5

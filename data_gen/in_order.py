@@ -1,4 +1,4 @@
-"""Many jobs at once, results in the order of the jobs, never more than a few jobs ahead."""
+"""Many jobs at once, results in the order of the jobs or as they come, never more than a few jobs ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context, parent_process
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from data_gen.command_line import UsageError
@@ -26,6 +28,7 @@ def map_in_order(
 ) -> Iterator[Result]:
     """`function` of every item, in order; at most `ahead` items are taken before the first result is handed out.
 
+    While the first of them is not finished, no more are taken: jobs of very uneven length want `map_as_completed`.
     The executor is shut down at the end. The first failure is raised, and jobs that have not begun are dropped. Raises
     UsageError when a worker process was killed, as systems do when memory runs out.
     """
@@ -48,6 +51,39 @@ def map_in_order(
         executor.shutdown(cancel_futures=True)
         raise
     executor.shutdown()
+
+
+def map_as_completed(
+    executor: Executor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """`function` of every item, each as soon as it is there; at most `ahead` items are taken and unfinished.
+
+    One that takes long holds up none of the others. The executor is shut down at the end. After the first failure no
+    item is taken or begun any more; results under way are handed out, then it is raised. Ctrl-C waits for nothing.
+    """
+    finished: SimpleQueue[Future[Result]] = SimpleQueue()
+    left, under_way = iter(items), 0
+    failed: Future[Result] | None = None
+    try:
+        while True:
+            for item in islice(left, 0 if failed else ahead - under_way):
+                executor.submit(function, item).add_done_callback(finished.put)
+                under_way += 1
+            if not under_way:
+                break
+            future = finished.get()
+            under_way -= 1
+            if future.cancelled():
+                continue
+            if future.exception() is None:
+                yield future.result()
+            elif failed is None:
+                failed = future
+                executor.shutdown(wait=False, cancel_futures=True)
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    if failed:
+        failed.result()
 
 
 def map_in_processes(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

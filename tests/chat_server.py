@@ -101,11 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
         if answer == DROP:
             self.close_connection = True
             return
-        if isinstance(answer, Raw):
-            self._send_raw(answer)
-            return
-        status, text = (200, answer) if isinstance(answer, str) else answer
-        self._send(status, _completion(text) if status == 200 else {"error": {"message": text}})
+        with suppress(ConnectionError):  # a client that has hung up
+            if isinstance(answer, Raw):
+                self._send_raw(answer)
+                return
+            status, text = (200, answer) if isinstance(answer, str) else answer
+            self._send(status, _completion(text) if status == 200 else {"error": {"message": text}})
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
@@ -133,10 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_blanks(self) -> None:
         self.close_connection = True
-        with suppress(OSError):  # until the client has had enough
-            while True:
-                self.wfile.write(b" ")
-                time.sleep(0.02)
+        while True:
+            self.wfile.write(b" ")
+            time.sleep(0.02)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
