@@ -60,19 +60,19 @@ check() { # NAME COMMAND...: its output goes to a file, what it checked to the s
     echo "== $1: $((SECONDS - begun)) s"
 }
 
-check full "$python" tests/vllm_by_hand.py grpo "$out/full"
-check lora "$python" tests/vllm_by_hand.py grpo "$out/lora" --use_peft true --lora_r 4
+check full "$python" tests/vllm_by_hand.py "$out/full"
+check lora "$python" tests/vllm_by_hand.py "$out/lora" --use_peft true --lora_r 4
 
 evaluate=(eval/surds.py --ckpt "$out/full/grpo" --data "$out/full/data/questions.jsonl" --max-new-tokens 48)
 check eval-vllm "$python" tests/vllm_on_cpu.py "${evaluate[@]}" --engine vllm --out "$out/eval-vllm"
 check eval-hf "$python" "${evaluate[@]}" --engine hf --out "$out/eval-hf"
-check compare "$python" tests/vllm_by_hand.py compare "$out/eval-vllm" "$out/eval-hf"
+check compare "$python" tests/same_outputs.py "$out/eval-vllm" "$out/eval-hf"
 
 VLLM_SERVER_DEV_MODE=1 "$python" -m vllm.entrypoints.openai.api_server --model "$out/full/start" --port "$port" \
     --enforce-eager --dtype float32 --max-model-len 1024 --enable-scale-out --logprobs-mode processed_logprobs \
     > "$out/serve.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2> /dev/null || true' EXIT
-check server "$python" tests/vllm_by_hand.py server "$out/full" "http://127.0.0.1:$port"
+check server "$python" tests/vllm_server_by_hand.py "$out/full" "http://127.0.0.1:$port"
 
 echo "== all checks passed ($((SECONDS - started)) s)"

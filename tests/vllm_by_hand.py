@@ -1,8 +1,6 @@
-"""GRPO with real vLLM in its own environment, by hand: launch/test_vllm.sh runs all of it.
+"""Two steps of GRPO with real vLLM in this process, in its own environment: part of launch/test_vllm.sh.
 
-    python tests/vllm_by_hand.py grpo OUT [options of training/grpo.py]
-    python tests/vllm_by_hand.py server OUT
-    python tests/vllm_by_hand.py compare RUN RUN
+    python tests/vllm_by_hand.py OUT [options of training/grpo.py]
 
 Every check prints a line; the first that fails ends the program with its reason.
 """
@@ -13,7 +11,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from vllm_on_cpu import prepare_vllm
@@ -32,8 +29,8 @@ from data_gen.command_line import UsageError  # noqa: E402
 from data_gen.records import read_questions  # noqa: E402
 from training import grpo, vllm_rollouts  # noqa: E402
 from training.grpo_arguments import parse_grpo  # noqa: E402
-from training.model import load_model, save_frame  # noqa: E402
-from training.processor import set_pixel_budget  # noqa: E402
+from training.model import save_frame  # noqa: E402
+from training.processor import set_pixel_budget, shown_images  # noqa: E402
 from training.vllm_check import ImageTokens  # noqa: E402
 
 OPTIONS = [
@@ -161,11 +158,9 @@ def ask(trainer: Any, prompts: Any, temperature: float) -> tuple[list[list[int]]
     engine = trainer.vllm_generation
     ids, images, _ = prompts
     engine.temperature, kept = temperature, engine.temperature
-    cut, shown = (
-        trainer._prompts_for_vllm([list(row) for row in ids]),
-        vllm_rollouts.on_grid(images, trainer.settings.frame),
-    )
-    _, completions, log_probs, _ = engine.generate(cut, shown, 1)
+    cut = trainer._prompts_for_vllm([list(row) for row in ids])
+    opened = [shown_images(trainer.processing_class, row) for row in images]
+    _, completions, log_probs, _ = engine.generate(cut, opened, 1)
     engine.temperature = kept
     return [list(row) for row in completions], [torch.tensor([step[0] for step in row]) for row in log_probs]
 
@@ -221,8 +216,8 @@ def check_encoder_cache(trainer: Any, prompts: Any) -> None:
 def check_double_pads(trainer: Any, prompts: Any) -> None:
     """Control: the prompt as TRL hands it over would be another one."""
     ids, images, _ = prompts
-    pad, shown = trainer.model.config.image_token_id, vllm_rollouts.on_grid(images[:1], trainer.settings.frame)
-    seen, *_ = trainer.vllm_generation.generate([list(ids[0])], shown, 1)
+    pad, opened = trainer.model.config.image_token_id, [shown_images(trainer.processing_class, images[0])]
+    seen, *_ = trainer.vllm_generation.generate([list(ids[0])], opened, 1)
     one, two = list(ids[0]).count(pad), list(seen[0]).count(pad)
     assert two == 2 * one - 1, (one, two)
     say(f"control: uncut, the {one} image tokens of a prompt become {two}")
@@ -241,63 +236,10 @@ def check_larger_budget(trainer: Any) -> None:
         raise AssertionError("a pixel budget that vLLM does not know went through")
 
 
-def ask_server(out: Path, url: str) -> None:
-    """A running server counts the same image tokens, generates from them, and forgets images when told."""
-    from trl.generation.vllm_client import VLLMClient
-    from trl.generation.vllm_generation import VLLMGeneration
-
-    client = VLLMClient(base_url=url, connection_timeout=120)
-    loaded = load_model(str(out / "start"))
-    processor: Any = loaded.processor
-    pad = loaded.model.config.image_token_id
-    images = [[Image.open(path).convert("RGB")] for path in sorted((out / "data").glob("*.png"))[:3]]
-    content = [{"type": "text", "text": "Where is the car?"}]
-    chats = [[{"role": "user", "content": [{"type": "image", "image": shown[0]}, *content]}] for shown in images]
-    ids = processor.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
-    counts = [list(row).count(pad) for row in ids]
-    shown = vllm_rollouts.on_grid(images, loaded.frame)
-    told = vllm_rollouts.server_image_tokens(client, shown)
-    assert told == counts and len(set(counts)) == 3, (told, counts)
-    say(f"image tokens of the server: {told}")
-    larger = [[image.resize((320, 160))] for (image,) in images]
-    assert vllm_rollouts.server_image_tokens(client, larger) != counts
-    place = SimpleNamespace(processing_class=SimpleNamespace(image_token_id=pad))
-    features = [
-        VLLMGeneration._place_features(place, row, list(row_ids))
-        for row, row_ids in zip(client.image_features(shown), ids, strict=True)
-    ]
-    bias = {"logit_bias": {pad: -100.0}}
-    answers = client.generate([list(row) for row in ids], features, n=2, max_tokens=12, generation_kwargs=bias)
-    assert len(answers["completion_ids"]) == 6 and not any(pad in row for row in answers["completion_ids"])
-    say("the server generates from prompts of the update, image tokens suppressed")
-    engine = SimpleNamespace(vllm_client=client)
-    main = SimpleNamespace(is_main_process=True)
-    trainer = SimpleNamespace(vllm_generation=engine, vllm_mode="server", accelerator=main)
-    vllm_rollouts.VllmRollouts._forget_images(trainer)
-    say("the server forgets images when told")
-
-
-def compare_runs(first: Path, second: Path) -> None:
-    """Two evaluations gave the same outputs; a few of them end with other words, or nothing was compared."""
-    one, two = (
-        {row["id"]: row["output"] for row in map(json.loads, (run / "predictions.jsonl").read_text().splitlines())}
-        for run in (first, second)
-    )
-    assert one.keys() == two.keys()
-    equal, distinct = sum(one[name] == two[name] for name in one), len(set(one.values()))
-    assert equal == len(one) and distinct > 1, f"{equal} of {len(one)} outputs equal, {distinct} of them distinct"
-    say(f"{equal} of {len(one)} greedy outputs equal, {distinct} of them distinct")
-
-
 def main() -> None:
-    """Do what the first word says."""
-    what, first, *rest = sys.argv[1:]
-    if what == "grpo":
-        run_grpo(Path(first), rest)
-    elif what == "server":
-        ask_server(Path(first), rest[0])
-    else:
-        compare_runs(Path(first), Path(rest[0]))
+    """Train in the folder of the first word, with the options of the others."""
+    out, *options = sys.argv[1:]
+    run_grpo(Path(out), options)
 
 
 if __name__ == "__main__":

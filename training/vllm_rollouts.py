@@ -1,60 +1,46 @@
-"""The part of the GRPO trainer that hands prompts and images to vLLM and keeps its caches true."""
+"""The part of the GRPO trainer that hands prompts to vLLM as vLLM reads them, and keeps its caches true."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accelerate.utils import broadcast_object_list
-from transformers.image_utils import load_image
 from trl.data_utils import prepare_multimodal_messages
 
+from training.processor import shown_images
 from training.vllm_check import ImageTokens, check_image_tokens, one_pad_per_image, rows_to_check
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from rewards.boxes import CoordinateFrame
 
 
 class VllmRollouts:
     """Mix-in for TRL's GRPOTrainer; without `use_vllm` it does nothing.
 
-    Before the first completion the image tokens of both sides are counted, which raises UsageError where they differ.
+    Before the first completion the image tokens of both sides are counted; UsageError is raised where they differ.
     """
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[misc]
         self._vllm_counted = False
 
-    def _generate_single_turn(
-        self: Any,
-        prompt_ids: list[list[int]],
-        images: list[list[Any] | None] | None,
-        multimodal_fields: dict[str, Any],
-        num_generations: int,
-        has_tool_images: bool = False,
-    ) -> Any:
-        """Completions and the log-probs under which vLLM sampled them, with the prompts as vLLM reads them."""
+    def _generate_single_turn(self: Any, prompt_ids: Any, images: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """(completion ids, log-probs under which vLLM sampled them or None), as TRL's. images: opened."""
         if self.use_vllm:
             if not self._vllm_counted:
                 self._count_image_tokens()
                 self._vllm_counted = True
             if self.state.global_step != self._last_loaded_step:
                 self._forget_images()
-            prompt_ids, images = self._prompts_for_vllm(prompt_ids), on_grid(images, self.settings.frame)
-        return super()._generate_single_turn(  # type: ignore[misc]
-            prompt_ids, images, multimodal_fields, num_generations, has_tool_images
-        )
+            prompt_ids = self._prompts_for_vllm(prompt_ids)
+        turn: tuple[Any, Any] = super()._generate_single_turn(prompt_ids, images, *args, **kwargs)  # type: ignore[misc]
+        return turn
 
     def _prompts_for_vllm(self: Any, prompt_ids: list[list[int]]) -> list[list[int]]:
-        """TRL's client for a server places the images into whole runs of image tokens; the engine makes the runs."""
+        """TRL's client puts images into whole runs of image tokens; an engine in this process makes the runs itself."""
         if self.vllm_mode == "server":
             return prompt_ids
         return [one_pad_per_image(ids, self.model.config.image_token_id) for ids in prompt_ids]
 
     def _forget_images(self: Any) -> None:
-        """Have images encoded anew: the weights change, and vLLM keeps the outputs of the old vision tower."""
+        """Have images encoded anew: the weights change, and vLLM keeps what the old vision tower made of them."""
         engine = self.vllm_generation
         if self.vllm_mode == "colocate":
             engine.llm.llm_engine.reset_encoder_cache()
@@ -69,7 +55,8 @@ class VllmRollouts:
         places = rows_to_check(sizes)
         asked = [prepare_multimodal_messages(rows[at]["prompt"], images=rows[at]["images"]) for at in places]
         prompt_ids, images, _ = self._tokenize_prompts(asked)
-        told = [self._tokens_in_vllm(prompt_ids, on_grid(images, self.settings.frame))]
+        shown = [shown_images(self.processing_class, row) for row in images]
+        told = [self._tokens_in_vllm(prompt_ids, shown)]
         if self.vllm_mode == "server":
             broadcast_object_list(told)
         pad = self.model.config.image_token_id
@@ -79,8 +66,8 @@ class VllmRollouts:
         ]
         check_image_tokens(counts, self.model.name_or_path, self.settings.frame.max_pixels)
 
-    def _tokens_in_vllm(self: Any, prompt_ids: list[list[int]], images: Any) -> list[int]:
-        """The number of image tokens of every prompt in vLLM; for a server, on the main process only."""
+    def _tokens_in_vllm(self: Any, prompt_ids: list[list[int]], images: list[list[Any]]) -> list[int]:
+        """The number of image tokens of every prompt in vLLM; by a server, on the main process only."""
         engine = self.vllm_generation
         if self.vllm_mode == "server":
             return server_image_tokens(engine.vllm_client, images) if self.accelerator.is_main_process else []
@@ -92,30 +79,10 @@ class VllmRollouts:
         return [list(ids).count(self.model.config.image_token_id) for ids in seen]
 
 
-def server_image_tokens(client: Any, images: list[list[Image]]) -> list[int]:
+def server_image_tokens(client: Any, images: list[list[Any]]) -> list[int]:
     """The number of image tokens of every prompt by a vLLM server.
 
-    client: TRL's VLLMClient.
+    client: TRL's VLLMClient. images: of every prompt, as Pillow images.
     """
     features = client.image_features(images)
     return [sum(place["length"] for place in row["mm_placeholders"]["image"]) for row in features]
-
-
-def on_grid(images: list[list[Any] | None] | None, frame: CoordinateFrame) -> list[list[Image] | None] | None:
-    """Opened images in the size that the model sees them in, every distinct one made once.
-
-    Pillow resizes as in the update, vLLM's torchvision slightly differently; on the model's grid it has nothing to do.
-    images: per prompt, paths or Pillow images.
-    """
-    if images is None:
-        return None
-    distinct = {id(image) if not isinstance(image, str) else image: image for row in images for image in row or ()}
-    made = {key: _resized(load_image(image), frame) for key, image in distinct.items()}
-    return [row and [made[image if isinstance(image, str) else id(image)] for image in row] for row in images]
-
-
-def _resized(image: Image, frame: CoordinateFrame) -> Image:
-    from PIL.Image import Resampling
-
-    size = replace(frame, kind="resized").size(image.size)
-    return image if image.size == size else image.resize(size, Resampling.BICUBIC)
