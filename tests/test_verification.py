@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import trl.generation.vllm_generation as trl_vllm
 from chat_server import serve, text_of
 from taught_model import teach
 from test_training import fails, grpo_trainer
+from test_two_processes import torchrun
 from trl.generation.vllm_generation import VLLMGeneration
 
 from data_gen.chat import ChatError
@@ -355,3 +357,18 @@ def test_the_request_about_a_masked_trace(trainer: Any) -> None:
     assert claim.masked_request.startswith("The depth 3 is smaller than 6. So it is ....")
     assert claim.masked_request.endswith("\nYes\nNo")
     assert "Yes" not in verifier_text(claim.think)
+
+
+def test_two_processes_stay_in_step_when_one_has_nothing_to_ask(questions: Path, tmp_path: Path) -> None:
+    done = torchrun(str(Path(__file__).with_name("verifier_processes.py")), str(questions), str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"process-{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second and first["world"] == 2  # calls, gathered rewards and figures alike
+    for mode, own in (("forward", [1.0, 0.0, 0.0, 0.0]), ("generate", [1.0, 1.0, 0.0, 0.0])):
+        seen = first[f"{mode} True"]
+        assert seen["rewards"] == [*own, 0.0, 0.0, 0.0, 0.0]
+        assert seen["figures"]["logic/verified"] == [1.0] * 4 + [0.0] * 4
+        assert seen["figures"]["logic/agrees_own"] == own and len(seen["figures"]["logic/masked"]) == 4
+        assert seen["figures"]["logic/modes_disagree"] == [0.0, 1.0, 0.0, 0.0]
+        assert seen["calls"] == {"opened": 1, "compared": 2}  # one batch in each mode, one of the options
+        assert first[f"{mode} False"] == {"rewards": [0.0] * 8, "calls": {}, "figures": {"logic/verified": [0.0] * 8}}
