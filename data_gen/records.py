@@ -140,9 +140,10 @@ def _picture_problem(question: Question) -> str | None:
 def _wording_problem(question: Question) -> str | None:
     """Empty texts, and texts that would be read as tags or tokens of their own."""
     names = [item.name for item in question.objects]
-    whats = ("question", *(f"option {text!r}" for text in question.options), *(f"name {text!r}" for text in names))
-    for what, text in zip(whats, (question.question, *question.options, *names), strict=True):
+    texts = [("question", question.question), *(("option", text) for text in question.options)]
+    for kind, text in [*texts, *(("name", name) for name in names)]:
         if not _is_wording(text):
+            what = kind if kind == "question" else f"{kind} {text!r}"
             return f"the {what} is empty, has several lines, or holds tags or special tokens"
     if len(set(map(normalise, names))) < len(names):
         return f"its two objects have the same name, {question.objects[0].name!r}"
