@@ -201,7 +201,7 @@ def nested_row(row: dict[str, Any], kind: type) -> dict[str, Any]:
     """The other way round: the fields that `kind` does not know under `extra`."""
     known = _known_fields(kind)
     if row.keys() <= known:
-        return row
+        return dict(row)
     return {
         **{name: value for name, value in row.items() if name in known},
         "extra": {name: value for name, value in row.items() if name not in known},

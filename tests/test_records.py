@@ -46,12 +46,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read_traces(tmp_path / "t.jsonl") == traces
 
 
-def test_unknown_fields_are_kept_at_every_level() -> None:
-    row = row_of("depth")
-    row["weather"] = "rain"
+@pytest.mark.parametrize("own", [{"weather": "rain"}, {}], ids=["question and object", "object alone"])
+def test_unknown_fields_are_kept_at_every_level_and_the_row_stays_as_it_is(own: dict[str, str]) -> None:
+    row = row_of("depth") | own
     row["objects"][0]["instance"] = "abc"
+    before = json.loads(json.dumps(row))
     again = json.loads(json.dumps(question_to_row(question_from_row(row))))
-    assert again == row
+    assert again == row == before
 
 
 def test_byte_order_mark_blank_lines_and_other_line_ends_are_fine(tmp_path: Path) -> None:
