@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_gen.prompts import located_response, prompt_of
 from data_gen.records import Question, Trace
-from rewards.boxes import CoordinateFrame
+from rewards.boxes import CoordinateFrame, Size
 from rewards.response import map_coordinates
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sft_rows(traces: Sequence[Trace], root: Path, frame: CoordinateFrame) -> list[dict[str, Any]]:
-    """Prompt, target response and image path of each trace."""
+    """Prompt, target response, image path and size of each trace."""
     return [
         {**_prompt(trace.question, root, frame), "completion": _message("assistant", target_response(trace, frame))}
         for trace in traces
@@ -24,7 +25,7 @@ def sft_rows(traces: Sequence[Trace], root: Path, frame: CoordinateFrame) -> lis
 
 
 def grpo_rows(questions: Sequence[Question], root: Path, frame: CoordinateFrame) -> list[dict[str, Any]]:
-    """Prompt and image path of each question, and what the rewards need, in original pixels."""
+    """Prompt, image path and size of each question, and what the rewards need, in original pixels."""
     return [
         {
             **_prompt(question, root, frame),
@@ -35,8 +36,6 @@ def grpo_rows(questions: Sequence[Question], root: Path, frame: CoordinateFrame)
             "options": list(question.options),
             "answer": question.answer_text,
             "objects": [{"name": item.name, "bbox": list(item.bbox)} for item in question.objects],
-            "width": question.width,
-            "height": question.height,
         }
         for question in questions
     ]
@@ -64,8 +63,40 @@ def to_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
     return Dataset.from_list(list(rows))
 
 
+def image_sizes(dataset: Dataset) -> set[Size]:
+    """The distinct sizes, (width, height) in pixels, of the images of rows made here."""
+    return set(zip(dataset["width"], dataset["height"], strict=True))
+
+
+def image_tokens(frame: CoordinateFrame, size: Size) -> int:
+    """How many tokens an image of `size` is for the model: cells of its resized form."""
+    width, height = resized_size(frame, size)
+    return width * height // frame.factor**2
+
+
+def resized_size(frame: CoordinateFrame, size: Size) -> Size:
+    """(width, height) of an image after the model's own resizing, whatever coordinates the model writes."""
+    return replace(frame, kind="resized").size(size)
+
+
+def describe_images(frame: CoordinateFrame, sizes: Collection[Size]) -> str:
+    """The tokens of images of some sizes in words, with the resized size of the one in the middle."""
+    ordered = sorted(sizes, key=lambda size: (image_tokens(frame, size), size))
+    least, middle, most = (image_tokens(frame, ordered[at]) for at in (0, len(ordered) // 2, -1))
+    example = ordered[len(ordered) // 2]
+    shown = "{}x{} as {}x{}".format(*example, *resized_size(frame, example))
+    if len(ordered) == 1:
+        return f"{middle} tokens per image ({shown})"
+    return f"{least}/{middle}/{most} tokens per image (min/median/max of {len(ordered)} sizes; {shown})"
+
+
 def _prompt(question: Question, root: Path, frame: CoordinateFrame) -> dict[str, Any]:
-    return {"prompt": _message("user", prompt_of(question, frame)), "images": [str((root / question.image).resolve())]}
+    return {
+        "prompt": _message("user", prompt_of(question, frame)),
+        "images": [str((root / question.image).resolve())],
+        "width": question.width,
+        "height": question.height,
+    }
 
 
 def _message(role: str, content: str) -> list[dict[str, str]]:

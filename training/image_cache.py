@@ -1,9 +1,15 @@
-"""The part of the GRPO trainer that has each distinct image of a generation batch decoded and processed once."""
+"""The part of the GRPO trainer that has each distinct image of a generation batch decoded and processed once.
+
+A frozen tower encodes it once (`training.frozen`): for the reference model too, if there is one.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from accelerate.utils import is_peft_model
+
+from training.frozen import keep_features, kept_features
 from training.processor import CachedImageProcessor, shown_images
 
 
@@ -13,6 +19,13 @@ class DecodeOnce:
     The processor of `training.processor` reads paths, and caches. vLLM cannot: it is handed the same images, opened,
     in the size of the model's own grid, which its own processor then leaves as they are.
     """
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        model = self.accelerator.unwrap_model(self.model)
+        kept = kept_features(model.get_base_model() if is_peft_model(model) else model)
+        if kept is not None and self.ref_model is not None:
+            keep_features(self.accelerator.unwrap_model(self.ref_model), kept.parts)
 
     def _generate_and_score_completions(self: Any, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """The scored batch, as TRL's. Raises RecordError for an image that is not of the size its row says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +15,11 @@ from transformers.trainer import TRAINER_STATE_NAME
 from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
 from data_gen.records import Question, RecordError, Trace, read_questions, read_traces
-from rewards.boxes import CoordinateFrame
+from rewards.boxes import CoordinateFrame, Size
 from training.arguments import DataArguments, ModelArguments, changed_options, fail, save_config
 from training.card import write_card
+from training.data import describe_images, image_sizes
+from training.frozen import excluded_modules, freeze, keep_features
 from training.grpo_arguments import RewardArguments
 from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
@@ -157,6 +159,12 @@ def load_for_training(arguments: ModelArguments) -> LoadedModel:
     # Qwen2.5-VL names its special tokens in the text config only; the trainer would warn that they are new.
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         setattr(loaded.model.config, name, getattr(loaded.processor.tokenizer, name))
+    if arguments.frozen_parts:
+        try:
+            freeze(loaded.model, arguments.frozen_parts)
+        except ValueError as error:
+            fail(str(error))
+        keep_features(loaded.model, arguments.frozen_parts)
     return loaded
 
 
@@ -172,6 +180,7 @@ def lora_config(arguments: ModelArguments) -> Any:
         lora_alpha=arguments.lora_alpha,
         lora_dropout=0.0,
         target_modules=arguments.lora_target_modules,
+        exclude_modules=excluded_modules(arguments.frozen_parts),
         task_type="CAUSAL_LM",
     )
 
@@ -183,7 +192,7 @@ def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, stage: str,
     folder = Path(trainer.args.output_dir)
     if main:
         from_there = f"; goes on from {checkpoint}" if checkpoint else ""
-        print(f"{describe(loaded)}; {rows}{from_there}", flush=True)
+        print(f"{describe(loaded, image_sizes(trainer.train_dataset))}; {rows}{from_there}", flush=True)
     if checkpoint and is_trained(checkpoint, trainer):
         trainer._load_from_checkpoint(checkpoint)
         trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
@@ -220,8 +229,14 @@ def save_run(trainer: Any, loaded: LoadedModel) -> None:
         save_frame(folder, loaded.frame, loaded.tiny)
 
 
-def describe(loaded: LoadedModel) -> str:
-    """One line about the model: parameters, frame, pixel budget."""
-    millions = sum(parameter.numel() for parameter in loaded.model.parameters()) / 1e6
+def describe(loaded: LoadedModel, sizes: Collection[Size]) -> str:
+    """One line about the model: parameters, frame, pixel budget, and the tokens of images of some distinct sizes."""
+    parameters = list(loaded.model.parameters())
+    millions = sum(parameter.numel() for parameter in parameters) / 1e6
+    frozen = sum(parameter.numel() for parameter in parameters if not parameter.requires_grad) / 1e6
+    held = f" ({frozen:.2f} M frozen)" if 0 < frozen < millions else ""
     frame = loaded.frame
-    return f"{loaded.name}: {millions:.2f} M parameters, coordinates {frame.kind}, at most {frame.max_pixels} pixels"
+    return (
+        f"{loaded.name}: {millions:.2f} M parameters{held}, coordinates {frame.kind}, "
+        f"at most {frame.max_pixels} pixels, {describe_images(frame, sizes)}"
+    )
