@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from data_gen.chat_replies import Cause, ChatError, ChatReply, Fault
 
 FAILURES_BEFORE_A_REST = 3
+RESTS_BEFORE_TOLD = 3
 _JITTER = 0.2  # of a pause: clients that failed together do not come back together
 
 
@@ -229,6 +230,8 @@ class Endpoints:
         return endpoint
 
     def _wake(self, endpoint: Endpoint) -> None:
+        if endpoint.rests >= RESTS_BEFORE_TOLD and len(self.all) > 1:
+            print(f"{endpoint.url} answers again", file=sys.stderr, flush=True)
         endpoint.answered_at_s = time.monotonic()
         endpoint.failures = endpoint.rests = 0
         if not endpoint.rest_asked:
@@ -252,6 +255,8 @@ class Endpoints:
             endpoint.awake_at_s = now_s + self.patience.pause_s(endpoint.rests)
             endpoint.rest_began_s, endpoint.rest_asked = now_s, False
             endpoint.on_trial = fault.cause is Cause.SILENT
+            if endpoint.rests == RESTS_BEFORE_TOLD and len(self.all) > 1:
+                print(f"{endpoint.trouble} It is tried again now and then.", file=sys.stderr, flush=True)
 
     def _wait_s(self, now_s: float, avoid_until_s: float, give_up_at_s: float) -> float:
         """How long nothing changes unless another thread says so."""

