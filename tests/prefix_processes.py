@@ -63,8 +63,9 @@ class Trained:
     shared: bool
 
     def moved(self) -> float:
-        """Largest relative change of a parameter by training."""
-        return max(relative(self.end[name], start) for name, start in self.start.items())
+        """Relative change of all parameters together by training."""
+        start, end = (torch.cat([one.flatten() for one in of.values()]) for of in (self.start, self.end))
+        return relative(end, start)
 
 
 def relative(one: torch.Tensor, other: torch.Tensor) -> float:

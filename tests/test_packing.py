@@ -119,7 +119,7 @@ def test_pictures_are_kept_once_per_block() -> None:
 
 
 def test_different_pictures_in_one_block_are_refused() -> None:
-    with pytest.raises(ValueError, match="rows 2 and 3 .* different pictures"):
+    with pytest.raises(ValueError, match=r"rows 2 and 3 .* different pictures"):
         pictures([1], [1], [2], [3]).once_per(2)
     of_one_size = pictures([1], [1])
     of_one_size.pixel_values[-1] += 0.5

@@ -18,6 +18,8 @@ import torch
 from peft import LoraConfig, PromptTuningConfig
 from prefix_processes import CASES, GROUP, apart, make_trainer, relative, train, train_both
 from sharp_model import SHARPER, sharp_tiny, write_noise
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
 from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
@@ -26,8 +28,9 @@ from trl.trainer.utils import add_fused_lm_head
 import training.prefix
 import training.prefix_attention
 from training.model import load_model, save_frame
-from training.packing import PackedRow, pack
+from training.packing import GroupSpan, PackedRow, pack
 from training.prefill import Continuation, Prefixes, generate_from
+from training.prefix_attention import packed_attention
 
 TEMPERATURE = "0.9"
 WIDTH = 17  # of the completions, in tokens
@@ -50,8 +53,8 @@ def save_sharp(folder: Path, sharper: float) -> str:
 
 @pytest.fixture(scope="module")
 def sharp(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Half as sharp as elsewhere: rounding errors of the sharpest grow tenfold with every step."""
-    return save_sharp(tmp_path_factory.mktemp("sharp"), SHARPER / 2)
+    """A third as sharp as elsewhere: through several steps, rounding errors of the sharpest grow tenfold each."""
+    return save_sharp(tmp_path_factory.mktemp("sharp"), SHARPER / 3)
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +209,27 @@ def test_wrong_positions_or_masks_would_be_seen(
     assert log_probs > 0.1 and entropies > 0.001 and gradients > 0.1
 
 
+def test_attention_without_a_mask_is_that_with_one() -> None:
+    """Prompts see themselves, branches their prompt and themselves, nobody what comes later; fewer key heads too."""
+    spans = (GroupSpan(5, (3, 1, 4)), GroupSpan(0, (2,)), GroupSpan(2, ()))
+    owner = [
+        (group, branch)
+        for group, span in enumerate(spans)
+        for branch, size in enumerate((span.prefix, *span.branches))
+        for _ in range(size)
+    ]
+    allowed = [
+        [key <= query and owner[key][0] == group and owner[key][1] in (0, branch) for key in range(len(owner))]
+        for query, (group, branch) in enumerate(owner)
+    ]
+    query, key, value = (torch.randn(1, heads, len(owner), 8, dtype=torch.double) for heads in (4, 2, 2))
+    masked = scaled_dot_product_attention(query, key, value, torch.tensor(allowed), scale=0.3, enable_gqa=True)
+    assert torch.allclose(packed_attention(query, key, value, spans, 0.3), masked)
+    assert not torch.allclose(packed_attention(query, key, value, (GroupSpan(17, ()),), 0.3), masked)
+    # What CUDA kernels are asked for instead of a mask.
+    assert torch.equal(causal_lower_right(3, 7)._materialize(), torch.ones(3, 7, dtype=torch.bool).tril(4))
+
+
 def test_rows_without_pictures(trainers: tuple[Any, Any], tmp_path: Path) -> None:
     text = make_batch(trainers[0].processing_class, tmp_path, pictures=False)
     stock, shared = (score(trainer, text) for trainer in trainers)
@@ -351,7 +375,7 @@ def test_an_unsupported_setting_is_told_once_and_trained_by_trl(
     assert capsys.readouterr().out.count("prompts are encoded once per completion, by TRL's own path") == 1
     assert trainer.model.config.text_config._attn_implementation == "sdpa"
     trained = train(trainer)
-    assert not trained.shared and trained.moved() > 1e-3
+    assert not trained.shared and trained.moved() > 1e-4
     make_trainer(questions, sharp, tmp_path, "--shared_prefix", "false")
     assert "TRL's own path" not in capsys.readouterr().out
 
@@ -361,7 +385,7 @@ def check_case(case: str, model: str, questions: Path, out: Path) -> None:
     assert shared.shared and not stock.shared
     assert shared.completions == stock.completions and len({len(ids) for ids in stock.completions}) > 5
     assert apart(shared, stock) < 5e-5
-    assert stock.moved() > 1e-2
+    assert stock.moved() > 5e-4
     for one, other in zip(shared.log, stock.log, strict=True):
         for name in {"grad_norm", "entropy", "kl", "clip_ratio/region_mean"} & other.keys():
             assert one[name] == pytest.approx(other[name], rel=1e-3, abs=1e-5), name
@@ -407,7 +431,7 @@ def test_four_steps_in_two_processes(case: str, sharp: str, questions: Path, tmp
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen["world"] == 2 and seen["shared"] == [False, True] and seen["same_completions"]
-    assert seen["apart"] < 5e-5 and seen["moved"] > 1e-2, seen
+    assert seen["apart"] < 5e-5 and seen["moved"] > 5e-4, seen
 
 
 def test_what_it_relies_on_in_trl() -> None:
