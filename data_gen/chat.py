@@ -102,6 +102,8 @@ class ChatClient:
         max_retries: int = MAX_RETRIES,
         patience: Patience | None = None,
     ) -> None:
+        if not urls:
+            raise ChatError("no endpoint is given; one is a URL like http://HOST:PORT/v1")
         self._secret = Secret()
         self._poster = Poster(self._secret)
         self._addresses = {shown_url(url): f"{url.rstrip('/')}/chat/completions" for url in urls}

@@ -17,7 +17,7 @@ from typing import Any
 from data_gen.command_line import UsageError
 
 SHOWN_CHARACTERS = 300  # of what a server says in an error
-_UNAVAILABLE = (502, 503, 504, 529)
+_UNAVAILABLE = (502, 503, 504, *range(520, 530))  # from 520 on: Cloudflare's, and 529 of overloaded models
 _PASSING = (408, 409, 425, 429, *range(500, 600))
 _REFUSED_PHRASES = (
     "content_filter",

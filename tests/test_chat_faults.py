@@ -72,6 +72,8 @@ def free_port() -> int:
         (Raw(HTML, headers=(("Content-Type", "text/html"),)), Cause.NO_JSON),
         (Raw(HTML, 404), Cause.NO_JSON),
         (Raw(b""), Cause.NO_JSON),
+        (Raw(HTML, 522), Cause.UNAVAILABLE),
+        (Raw(b"no gzip", headers=(("Content-Encoding", "gzip"),)), Cause.CUT),
         (Raw(b"[1, 2]"), Cause.NO_JSON),
         (Raw(b'{"status": "starting"}'), Cause.OTHER_SHAPE),
         (Raw(WHOLE, endless=True), Cause.SILENT),
@@ -415,6 +417,11 @@ def test_what_is_no_url_is_said_at_once(url: str) -> None:
     with pytest.raises(ChatError, match="an endpoint is a URL like http://HOST:PORT/v1") as error:
         client_of(url)
     assert "hidden" not in str(error.value)
+
+
+def test_no_url_at_all_is_said_at_once() -> None:
+    with pytest.raises(ChatError, match="no endpoint is given"):
+        client_of()
 
 
 # --- the key ---
