@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -222,3 +227,48 @@ def test_vllm_is_told_by_a_bias_that_the_user_can_set() -> None:
     trainer.vllm_generation = SimpleNamespace(generation_kwargs={"logit_bias": {8: 1.5, 3: 2.0}, "seed": 1})
     trainer._suppress_image_tokens()
     assert trainer.vllm_generation.generation_kwargs == {"logit_bias": {8: 1.5, 9: NEVER, 3: 2.0}, "seed": 1}
+
+
+ZERO3 = {
+    "zero_optimization": {"stage": 3},
+    "zero_allow_untested_optimizer": True,
+    **dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"), "auto"),
+}
+needs_deepspeed = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed"),
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="ddp"),
+        pytest.param(["--deepspeed", json.dumps(ZERO3)], marks=needs_deepspeed, id="zero3"),
+        pytest.param(
+            ["--deepspeed", json.dumps(ZERO3), "--use_peft", "--lora_r", "4", "--freeze", "vision,projector"],
+            marks=needs_deepspeed,
+            id="zero3-adapter-frozen",
+        ),
+        pytest.param(
+            ["--deepspeed", json.dumps(ZERO3), "--ds3_gather_for_generation", "false"],
+            marks=needs_deepspeed,
+            id="zero3-sharded",
+        ),
+    ],
+)
+def test_two_processes_sample_what_trl_samples(sharp: Path, traces: Path, tmp_path: Path, options: list[str]) -> None:
+    script = str(Path(__file__).with_name("sampling_processes.py"))
+    told = [script, str(traces.with_name("questions.jsonl")), str(sharp), str(tmp_path), *options]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *told]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for rank in (0, 1):
+        seen = json.loads((tmp_path / f"process-{rank}.json").read_text())
+        shared, stock = seen["shared"], seen["stock"]
+        assert (shared["world"], shared["shared"], stock["shared"]) == (2, True, False)
+        assert shared["zero3"] is ("--deepspeed" in options)
+        assert len(shared["completions"]) == 2 * 16 and shared["completions"] == stock["completions"]
+        assert shared["losses"] == pytest.approx(stock["losses"], rel=1e-4, abs=1e-6)

@@ -56,26 +56,23 @@ class ModelArguments:
     lora_target_modules: str = field(
         default="all-linear", metadata={"help": "Modules that get an adapter: a PEFT name or a regular expression."}
     )
-    freeze: str = field(
-        default="",
+    freeze: str | None = field(
+        default=None,
         metadata={"help": "What is not trained and gets no adapter: `vision`, `projector` or `vision,projector`."},
     )
 
     def __post_init__(self) -> None:
-        self.freeze = ",".join(name for name in FREEZABLE if name in self._named_parts())
+        self.freeze = ",".join(self.frozen_parts) or None
         if self.max_pixels is not None and self.max_pixels < 28 * 28:
             raise ValueError(f"--max-pixels must be at least one cell of 28x28 pixels, got {self.max_pixels}")
 
-    def _named_parts(self) -> set[str]:
-        named = {name.strip() for name in self.freeze.split(",") if name.strip()}
-        if unknown := sorted(named.difference(FREEZABLE)):
-            raise ValueError(f"--freeze takes {', '.join(FREEZABLE)}; got {', '.join(unknown)}")
-        return named
-
     @property
     def frozen_parts(self) -> tuple[str, ...]:
-        """The parts named by `freeze`, in the order of `FREEZABLE`."""
-        return tuple(self.freeze.split(",")) if self.freeze else ()
+        """The parts named by `freeze`, in the order of `FREEZABLE`. Raises ValueError for others."""
+        named = {name.strip() for name in (self.freeze or "").split(",")} - {""}
+        if unknown := sorted(named.difference(FREEZABLE)):
+            raise ValueError(f"--freeze takes {', '.join(FREEZABLE)}; got {', '.join(unknown)}")
+        return tuple(name for name in FREEZABLE if name in named)
 
 
 @dataclass
