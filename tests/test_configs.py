@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import yaml
 
-from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments
+from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments, resolved
 from training.grpo import check_rewards
 from training.grpo_arguments import PARTS as GRPO_PARTS
 from training.grpo_arguments import GRPOOptions, parse_grpo
@@ -32,7 +33,25 @@ def test_a_config_holds_known_keys_and_says_what_it_is_for(path: Path, tmp_path:
     if path.parent.name == "grpo":
         told = GRPOOptions(*parts)
         check_rewards(told.rewards, told.config)
+        # Whole groups in every forward pass, for the prefix that each shares.
+        assert told.config.per_device_train_batch_size % told.config.num_generations == 0
     assert path.read_text(encoding="utf-8").startswith("# ")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("surds_3b_vllm.yaml", {"use_vllm", "vllm_max_model_length"}),
+        ("surds_3b_lora.yaml", {"use_peft", "dtype", "learning_rate", "gradient_accumulation_steps"}),
+    ],
+)
+def test_a_variant_changes_only_what_it_is_for(name: str, changed: set[str], tmp_path: Path) -> None:
+    own, paper = (
+        resolved(parse_arguments(PARTS["grpo"], ["--config", str(ROOT / "configs" / "grpo" / file)]))
+        for file in (name, "surds_3b.yaml")
+    )
+    follows = {"steps_per_generation", "generation_batch_size"} if "gradient_accumulation_steps" in changed else set()
+    assert {option for option in own if own[option] != paper[option]} - follows == changed
 
 
 @pytest.mark.parametrize("path", STAGES, ids=lambda path: path.name)
@@ -64,4 +83,31 @@ def test_accelerate_reads_its_files(path: Path) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
 
     config = load_config_from_file(str(path))
-    assert config.num_processes == (1 if path.name == "cpu.yaml" else 8)
+    assert config.num_processes == {"cpu": 1, "ddp_2gpu": 2, "zero2_8gpu": 8, "zero3_8gpu": 8}[path.stem]
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_deepspeed_is_told_the_stage_and_leaves_steps_and_clipping_to_the_run(
+    stage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By accelerate's own way from the file to DeepSpeed's options, without DeepSpeed."""
+    from accelerate.commands import launch
+    from accelerate.utils import DeepSpeedPlugin
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+
+    file = str(ROOT / "launch" / "accelerate" / f"zero{stage}_8gpu.yaml")
+    told, defaults, _ = launch._validate_launch_command(
+        launch.launch_command_parser().parse_args(["--config_file", file, "training/grpo.py"])
+    )
+    fields = list(defaults.deepspeed_config)
+    assert not [name for name in fields if not hasattr(told, name)], "accelerate ignores what it does not know"
+    told.deepspeed_fields_from_accelerate_config = ",".join(fields)
+    for name, value in prepare_deepspeed_cmd_env(told)[1].items():
+        if name.startswith("ACCELERATE_"):
+            monkeypatch.setenv(name, value)
+    options = DeepSpeedPlugin().hf_ds_config.config
+    assert (options["gradient_accumulation_steps"], options["gradient_clipping"]) == ("auto", "auto")
+    zero = options["zero_optimization"]
+    assert (zero["stage"], zero["stage3_gather_16bit_weights_on_model_save"]) == (stage, stage == 3)
+    assert {zero["offload_optimizer"]["device"], zero["offload_param"]["device"]} == {"none"}
+    assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"

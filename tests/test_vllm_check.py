@@ -5,6 +5,7 @@ The stand-in makes of one image token as many as an image needs under its own pi
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from vllm_weights import compare_weights, names_in_policy, plain_weights
 from data_gen.command_line import UsageError
 from data_gen.records import read_questions
 from rewards.boxes import CoordinateFrame
+from training.arguments import ModelArguments
 from training.data import grpo_rows, to_dataset
 from training.grpo import main
 from training.model import LoadedModel, load_model
@@ -71,13 +73,24 @@ def test_without_vllm_the_run_ends_before_anything_is_written(
     assert 'pip install -e ".[vllm]"' in capsys.readouterr().err
 
 
-def test_a_server_needs_a_gpu_and_without_use_vllm_nothing_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_vllm(SimpleNamespace(use_vllm=False))
+@pytest.mark.parametrize(
+    ("mode", "use_cpu", "model", "refused"),
+    [
+        ("colocate", True, ModelArguments(), None),
+        ("server", False, ModelArguments(), None),
+        ("server", True, ModelArguments(), "needs a GPU; take --vllm_mode colocate"),
+        ("colocate", False, ModelArguments(use_peft=True), None),
+        ("colocate", False, ModelArguments(use_peft=True, dtype="bfloat16"), "take --dtype float32"),
+        ("colocate", False, ModelArguments(dtype="bfloat16"), None),
+    ],
+)
+def test_what_vllm_cannot_do_is_refused(
+    mode: str, use_cpu: bool, model: ModelArguments, refused: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_vllm(SimpleNamespace(use_vllm=False), model)  # vLLM need not be there
     monkeypatch.setattr("training.vllm_check.find_spec", lambda name: object())
-    require_vllm(SimpleNamespace(use_vllm=True, vllm_mode="colocate", use_cpu=True))
-    require_vllm(SimpleNamespace(use_vllm=True, vllm_mode="server", use_cpu=False))
-    with pytest.raises(UsageError, match="needs a GPU; take --vllm_mode colocate"):
-        require_vllm(SimpleNamespace(use_vllm=True, vllm_mode="server", use_cpu=True))
+    with pytest.raises(UsageError, match=refused) if refused else nullcontext():
+        require_vllm(SimpleNamespace(use_vllm=True, vllm_mode=mode, use_cpu=use_cpu), model)
 
 
 class StandIn:

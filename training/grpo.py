@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_schedule(options.schedule, config)
     check_verifier(options)
     try:
-        require_vllm(config)
+        require_vllm(config, options.model)
     except UsageError as error:
         fail(str(error))
     questions, root = read_questions_and_root(data, BUILDER)

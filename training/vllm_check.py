@@ -10,13 +10,14 @@ from typing import Any
 
 from data_gen.command_line import UsageError
 from rewards.boxes import Size
+from training.arguments import ModelArguments
 
 INSTALL = 'pip install -e ".[vllm]"'
 MOST_SIZES = 8
 
 
-def require_vllm(config: Any) -> None:
-    """Raise UsageError when `use_vllm` is set and cannot be had here.
+def require_vllm(config: Any, model: ModelArguments) -> None:
+    """Raise UsageError when `use_vllm` is set and cannot be had here, or would wear the weights away.
 
     config: TRL's GRPOConfig.
     """
@@ -28,6 +29,11 @@ def require_vllm(config: Any) -> None:
         )
     if config.vllm_mode == "server" and config.use_cpu:
         raise UsageError("--vllm_mode server sends the weights by NCCL, which needs a GPU; take --vllm_mode colocate")
+    if model.use_peft and model.dtype != "float32":
+        raise UsageError(
+            f"--use_vllm adds the adapter to the weights and takes it out again at every step; in {model.dtype} each "
+            "time leaves a rounding error behind: take --dtype float32"
+        )
 
 
 @dataclass(frozen=True)
