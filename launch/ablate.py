@@ -4,7 +4,8 @@ r"""Reward ablation: one GRPO run and one evaluation per set of rewards, then on
         --model runs/sft --data train/questions.jsonl --eval-data val/questions.jsonl
 
 A runner of the commands a person would type; it imports nothing of the project. Options it does not know go to
-training/grpo.py, for example `--config configs/grpo/tiny.yaml --max_steps 20`. An interrupted sweep goes on where it
+training/grpo.py, for example `--config configs/grpo/tiny.yaml --max_steps 20`. Each row is first called with --check,
+so that a reward that does not exist ends the sweep before its first row. An interrupted sweep goes on where it
 stopped: every command is called with --resume and keeps what it had finished with the same options; a finished row
 with other options is refused, unless --overwrite does all rows anew.
 """
@@ -58,6 +59,11 @@ def _evaluation(options: argparse.Namespace, rewards: str, row: Path) -> list[st
         "--label", rewards, "--out", str(row / "eval"), "--max-new-tokens", str(options.max_new_tokens), _how(options),
     ]  # fmt: skip
     return [*words, "--limit", str(options.eval_limit)] if options.eval_limit else words
+
+
+def checks(commands: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The training commands of a sweep as checks of their options and data, which train nothing."""
+    return [[*words, "--check"] for words in commands if script("training/grpo.py") in words]
 
 
 def _how(options: argparse.Namespace) -> str:
@@ -132,6 +138,7 @@ def main() -> None:
     if options.dry_run:
         print(text, end="")
         return
+    run(checks(commands))
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / COMMANDS_FILE).write_text(text, encoding="utf-8")
     run(commands)

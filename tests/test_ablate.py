@@ -15,7 +15,7 @@ import pytest
 LAUNCH = Path(__file__).resolve().parents[1] / "launch"
 sys.path.insert(0, str(LAUNCH))
 
-from ablate import parse, plan, run  # noqa: E402
+from ablate import checks, parse, plan, run  # noqa: E402
 
 GRID = ["--rewards-grid", "format,acc", "format,loc,acc,logic", "--data", "train.jsonl", "--eval-data", "val.jsonl"]
 
@@ -49,6 +49,22 @@ def test_bad_input_is_refused_before_the_first_row(
         parse(words)
     assert stop.value.code == 2
     assert reason in capsys.readouterr().err
+
+
+def test_all_rows_are_checked_before_the_first_is_trained(tmp_path: Path) -> None:
+    commands = plan(*parse([*GRID, "--dry-run", "--out", str(tmp_path)]))
+    assert checks(commands) == [[*commands[0], "--check"], [*commands[2], "--check"]]
+
+
+@pytest.mark.slow
+def test_a_misspelt_reward_ends_the_sweep_before_its_first_row(traces: Path, tmp_path: Path) -> None:
+    questions = str(traces.with_name("questions.jsonl"))
+    words = ["--rewards-grid", "format", "format,lok", "--data", questions, "--eval-data", questions, "--model", "tiny"]
+    sweep = [sys.executable, str(LAUNCH / "ablate.py"), *words, "--out", str(tmp_path / "sweep")]
+    done = subprocess.run(sweep, capture_output=True, text=True)
+    assert done.returncode != 0 and not (tmp_path / "sweep").exists()
+    assert "unknown reward 'lok'; known: format, loc, acc" in done.stderr
+    assert "rewards format; nothing was trained" in done.stdout
 
 
 def writes(path: Path, text: str, status: int = 0) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -123,7 +124,10 @@ def held_out_figures(rows: Sequence[Mapping[str, Any]], grades: Sequence[Graded]
 @contextmanager
 def _greedy(trainer: Any) -> Iterator[None]:
     """The trainer's engine decodes greedily, one answer per prompt, as long as this is open."""
-    changes = [(trainer, "num_generations_eval", 1)]
+    # What the engine counts meanwhile would be averaged into the next line about training.
+    changes: list[tuple[Any, str, Any]] = [
+        (trainer, "num_generations_eval", 1), (trainer, "_pending_metrics", defaultdict(list))
+    ]  # fmt: skip
     if trainer.use_vllm:
         changes += [(trainer.vllm_generation, name, value) for name, value in GREEDY_VLLM.items()]
     else:
