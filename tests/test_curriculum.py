@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 import torch
 from small_questions import perfect_output
-from test_training import grpo_trainer
+from test_training import GRPO, fails, grpo_trainer, log_of
 
 from data_gen.command_line import UsageError
+from data_gen.files import write_whole
 from data_gen.prompts import prompt_of
 from data_gen.records import Question, read_questions
 from rewards.boxes import CoordinateFrame
+from training import grpo
 from training.curriculum import read_pass_rates, shares, spread_of, write_pass_rates
 
 OPTIONS = {"model": "tiny", "num_generations": 4}
@@ -128,6 +131,37 @@ def test_a_real_model_is_measured_by_its_own_generation(traces: Path, tmp_path: 
     pair_of = {item.id: item.pair_id for item in read_questions(path)}
     names = names_of(trainer)
     assert all(pair_of[a] == pair_of[b] for a, b in zip(names[::2], names[1::2], strict=True))
+
+
+def test_a_killed_run_goes_on_in_its_order_and_only_in_that(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages, out = tmp_path / "stages.yaml", tmp_path / "run"
+    text = "- {name: a, rewards: [format], steps: 1}\n- {name: b, rewards: [format, acc], steps: 2, difficulty: [0, 1]}"
+    stages.write_text(text)
+    words = ["--data", str(traces.with_name("questions.jsonl")), "--out", str(out), "--stages", str(stages), *GRPO,
+             "--limit", "6", "--max_completion_length", "4", "--save_steps", "2",
+             "--save_total_limit", "9"]  # fmt: skip
+    grpo.main([*words, "--curriculum", "pass-rate"])
+    whole = log_of(out)
+    for name in ("frame.json", "model.safetensors", "trainer_state.json"):
+        (out / name).unlink()
+    shutil.rmtree(out / "checkpoint-3")
+    capsys.readouterr()
+    assert "curriculum: pass-rate -> none" in fails(capsys, grpo.main, [*words, "--resume"])
+    words += ["--curriculum", "pass-rate", "--resume"]
+    stages.write_text(text.replace("steps: 2", "steps: 3"))
+    assert "stages_sha256" in fails(capsys, grpo.main, words)
+    stages.write_text(text)
+    kept = (out / "pass_rates.jsonl").read_bytes()
+    (out / "pass_rates.jsonl").unlink()
+    assert "pass_rates.jsonl is gone" in fails(capsys, grpo.main, words)
+    write_whole(out / "pass_rates.jsonl", kept)
+    grpo.main(words)
+    assert "measuring" not in capsys.readouterr().out
+    told = ("step", "stage", "loss", "num_tokens", "kl", "rewards/format/mean")
+    for before, after in zip(whole[:3], log_of(out)[:3], strict=True):
+        assert {name: before[name] for name in told} == pytest.approx({name: after[name] for name in told})
 
 
 def test_a_difficulty_that_leaves_nothing_ends_the_run_with_the_counts(

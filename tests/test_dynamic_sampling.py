@@ -195,6 +195,15 @@ def log_probs_again(trainer: Any, batch: dict[str, Any]) -> dict[str, torch.Tens
     return found
 
 
+def test_evaluation_draws_nothing(traces: Path, tmp_path: Path) -> None:
+    trainer, batches = watched(
+        traces.with_name("questions.jsonl"), tmp_path, *WIDE, "--dynamic_sampling", "2", reward=nothing
+    )
+    trainer.model.eval()
+    trainer._generate_and_score_completions([trainer.train_dataset[0]] * 4)
+    assert spread_of(batches[0]) == [0.0] and not any("dynamic" in name for name in trainer._metrics["eval"])
+
+
 def test_what_is_still_without_spread_stays_and_is_counted(traces: Path, tmp_path: Path) -> None:
     trainer, batches = watched(traces.with_name("questions.jsonl"), tmp_path, *WIDE, "--dynamic_sampling", "1")
     trainer.train()

@@ -132,6 +132,8 @@ class OrderByPassRate(TrainerCallback):
         known = _main_decides(trainer, lambda: read_pass_rates(path, list(first_places), self.options))
         if known is not None:
             return known
+        if trainer.state.global_step:
+            fail(f"{path} is gone, and with it the order this run was trained in; start anew with --overwrite")
         if trainer.accelerator.is_main_process:
             samples = len(rows) * trainer.num_generations
             print(f"measuring the pass rate of {len(rows)} questions: {samples} completions", flush=True)

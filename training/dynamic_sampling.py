@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 
+from data_gen.command_line import UsageError
 from training.batches import Batch, completion_tokens, merge_groups
 from training.schedule import Unit, in_twos, units_of
 
@@ -84,7 +85,7 @@ class DynamicSampling:
         """The batch with groups without spread replaced, which groups have spread, rounds needed, groups replaced.
 
         Groups with spread: shape (processes, groups of each). Every process knows all rewards, so that all of them
-        decide the same. Raises ValueError when no group of any process has spread in the end.
+        decide the same. Raises UsageError when no group of any process has spread in the end.
         """
         group, process = self.num_generations, self.accelerator.process_index
         all_rewards = [self._last_rewards]
@@ -102,7 +103,7 @@ class DynamicSampling:
                 of_process[[place for place, _ in exchanged]] = True
             replaced += sum(map(len, exchanges))
         if not spread.any():
-            raise ValueError(self._nothing_to_learn(torch.cat(all_rewards)))
+            raise UsageError(self._nothing_to_learn(torch.cat(all_rewards)))
         if rounds:
             batch["num_items_in_batch"] = self.accelerator.gather(completion_tokens(batch)).sum()
         return batch, spread, rounds, replaced
