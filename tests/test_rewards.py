@@ -162,6 +162,21 @@ def test_logic_needs_a_well_formed_response_and_a_verdict() -> None:
     assert pay("logic", wrong, question, "Nowhere", RewardSettings(logic_target="truth")) == 0.0
 
 
+def test_logic_takes_points_within_one_per_cent_of_the_sides() -> None:
+    question = next(item for item in questions() if item.task == "pixel")
+    width, height = FRAMES[0].size(question.image_size)
+    text = target_response(Trace(question, "It is there.", "test"), FRAMES[0])
+    x, y = (int(value) for value in text.split("<answer>[")[1].removesuffix("]</answer>").split(","))
+    for target in ("generated", "truth"):
+        settings = RewardSettings(FRAMES[0], logic_target=target)
+        near, far = (f"[{x + share * width:.1f}, {y - share * height:.1f}]" for share in (0.009, 0.011))
+        assert [pay("logic", text, question, verdict, settings) for verdict in (near, far, "nowhere")] == [
+            1.0,
+            0.0,
+            0.0,
+        ]
+
+
 def test_pair_pays_the_share_of_right_partners() -> None:
     pair = [item for item in questions() if item.pair_id and item.pair_id.startswith("distance")][:2]
     rows = [columns(pair[0], FRAMES[0], None)] * 2 + [columns(pair[1], FRAMES[0], None)] * 2

@@ -159,6 +159,13 @@ def test_the_model_is_asked_as_it_samples_and_left_as_it_was(
     trainer.model.gradient_checkpointing_disable()
 
 
+def test_positions_left_by_a_batch_with_images_do_not_matter(trainer: Any, mode: str) -> None:
+    trainer.verifier = VerifierOptions(mode)
+    plain = rewards_of(trainer, TEXTS)
+    trainer.model.model.rope_deltas = torch.full((len(TEXTS), 1), -37)
+    assert rewards_of(trainer, TEXTS) == plain and plain[0] == 1.0
+
+
 def test_equal_traces_are_asked_once(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     forward = trainer.model.forward

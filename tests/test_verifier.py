@@ -179,6 +179,13 @@ def test_the_prompt_is_tokenised_as_the_chat_template_writes_it(sharp: LoadedMod
         )
 
 
+def test_a_template_that_rewrites_messages_is_refused() -> None:
+    tokenizer = sharp_tiny().processor.tokenizer
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] | upper }}{% endfor %}"
+    with pytest.raises(ValueError, match="chat template"):
+        verifier_job(tokenizer, "It is near.", "Yes")
+
+
 def test_scores_are_mean_log_probabilities_of_the_answer(sharp: LoadedModel) -> None:
     jobs = [verifier_job(sharp.processor.tokenizer, think, answer) for think in TRACES for answer in ANSWERS]
     pad_id = sharp.processor.tokenizer.pad_token_id

@@ -37,7 +37,8 @@ class SelfVerification:
         super().__init__(*args, **kwargs)
         self._verifier_client = verifier.client()
         self._verified_batches = 0
-        verifier.check_reference(self.ref_model is not None or is_peft_model(self.model))
+        if "logic" in self.reward_func_names:
+            verifier.check_reference(self.ref_model is not None or is_peft_model(self.model))
 
     def _calculate_rewards(
         self: Any, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids: list[Any]

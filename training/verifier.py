@@ -55,7 +55,9 @@ class JobWriter:
         around = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": _PLACE}], add_generation_prompt=True, tokenize=False
         )
-        head, _, tail = around.partition(_PLACE)
+        head, found, tail = around.partition(_PLACE)
+        if not found:
+            raise ValueError(f"the chat template does not show a message as it is written: {around!r}")
         for name, text in (("_head_ids", head), ("_tail_ids", tail)):
             object.__setattr__(self, name, tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"]))
 
