@@ -75,7 +75,7 @@ def weights_of(trainer: Any) -> list[torch.Tensor]:
 
 
 def test_training_is_the_same_with_and_without_it(small: Path, other: Path, tmp_path: Path) -> None:
-    options = ["--max_steps", "3", "--rewards", "reward_runs.hashed", "--logging_steps", "2", "--lora_r", "4"]
+    options = ["--max_steps", "3", "--rewards", "reward_runs.hashed", "--logging_steps", "2"]
     plain = reward_trainer(other, tmp_path / "plain", *options)
     plain.train()
     asked = read_questions(small)
@@ -172,10 +172,15 @@ def test_bad_held_out_questions_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_line_scores_the_held_out_questions(small: Path, other: Path, tmp_path: Path) -> None:
+def test_the_command_line_scores_the_held_out_questions(
+    small: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = ["--data", str(other), "--out", str(tmp_path), "--held_out", str(small), "--held_out_limit", "1"]
     grpo.main(["--model", "tiny", *OPTIONS, *run, "--rewards", "format"])
     log = json.loads((tmp_path / "trainer_state.json").read_text())["log_history"]
     assert [entry["step"] for entry in log if "held_out/score" in entry] == [1]
     config = (tmp_path / "config.yaml").read_text()
     assert "eval_strategy: steps" in config and "eval_steps: 100" in config
+    lines = [line for line in capsys.readouterr().out.splitlines() if "step 1: " in line]
+    assert any("step 1: held-out score 0" in line for line in lines)
+    assert any("reward " in line and "format " in line and "accuracy" not in line for line in lines)

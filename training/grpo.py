@@ -112,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     held_out = read_held_out(options.schedule, chosen, root, BUILDER)
     check_model(options.model.model)
     if options.schedule.check:
-        print(f"{data.data}: options and data are in order, rewards {rewards.rewards}; nothing was trained")
+        if config.process_index == 0:
+            print(f"{data.data}: options and data are in order, rewards {rewards.rewards}; nothing was trained")
         return
     checkpoint = open_run(data, config, options.parts)
     trainer, loaded = make_trainer(options, chosen, root, held_out)
