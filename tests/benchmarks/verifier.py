@@ -2,12 +2,14 @@
 
 python tests/benchmarks/verifier.py [--steps 10]
 
-The tiny model, prompts of about 1,200 tokens of which 1,008 are image, groups of 4, one group per step, a KL term. Generation
-samples 200 tokens per completion; what it samples is then replaced by well-formed responses of that length, each with
-another trace of about 170 tokens, so that every completion is verified. The model has been taught to close its answers,
-as every trained one does; what it costs if it never does is told too. Timed in one process of one thread: the verifier
-from texts to verdicts, with the figures that every generation batch logs; not the meters of --logic-compare-steps,
-whose cost in a batch that has them is told apart. A share is the median over the steps; the first step is left out.
+The tiny model, prompts of about 1,200 tokens of which 1,008 are image, groups of 4, one group per step, a KL term.
+Generation samples 200 tokens per completion; what it samples is then replaced by well-formed responses of that length,
+each with another trace of about 170 tokens, so that every completion is verified. The model has been taught to close
+its answers, as every trained one does; what it costs if it never does is told too.
+
+Timed in one process of one thread: the verifier from texts to verdicts, with the figures that every generation batch
+logs; not the meters of --logic-compare-steps, whose cost in a batch that has them is told apart. A share is the median
+over the steps; the first step is left out.
 """
 
 from __future__ import annotations
