@@ -69,9 +69,12 @@ def _own(path: str) -> RewardFunction:
         function = own_reward(path)
     except ValueError as error:
         raise ValueError(f"{error}; {_KNOWN}") from error
+    name = path.rpartition(".")[2]
+    if name in REWARDS:
+        raise ValueError(f"reward {path!r} would be logged as {name}, which is one of ours; give it another name")
 
     def reward(completions: Sequence[object], **columns: Any) -> list[float | None]:
         return function(completions=completions, **columns)
 
-    reward.__name__ = path.rpartition(".")[2]
+    reward.__name__ = name
     return reward
