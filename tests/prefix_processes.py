@@ -45,6 +45,7 @@ CASES = {
     "iterations": ["--num_iterations", "2"],
     "reference": ["--beta", "0.1"],
     "lora": ["--use_peft", "--lora_r", "4", "--beta", "0.1", "--num_iterations", "2"],
+    "frozen": ["--freeze", "vision", "--beta", "0.1"],
     "masked": ["--mask_truncated_completions", "true", "--max_completion_length", "6"],
     "subgroups": ["--per_device_train_batch_size", "6", "--gradient_accumulation_steps", "4"],
     "everything": ["--gradient_checkpointing", "true", "--num_iterations", "2", "--beta", "0.1"],

@@ -329,7 +329,7 @@ def test_evaluation_gives_the_same_figures(sharp: str, questions: Path, tmp_path
             for weight in trainer.model.parameters():  # away from the reference model
                 weight.mul_(1.01)
         torch.manual_seed(0)
-        seen.append(trainer.evaluate(trainer.train_dataset.select(range(5))))
+        seen.append(GRPOTrainer.evaluate(trainer, trainer.train_dataset.select(range(5))))
     stock, shared = seen
     for name in ("eval_loss", "eval_kl", "eval_entropy", "eval_completions/mean_length"):
         assert shared[name] == pytest.approx(stock[name], rel=1e-4), name
@@ -372,12 +372,12 @@ def test_an_unsupported_setting_is_told_once_and_trained_by_trl(
 ) -> None:
     odd = ("--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4", "--max_steps", "1")
     trainer = make_trainer(questions, sharp, tmp_path, *odd)
-    assert capsys.readouterr().out.count("prompts are encoded once per completion, by TRL's own path") == 1
+    assert capsys.readouterr().err.count("every completion encodes its own prompt in the update: --per_device") == 1
     assert trainer.model.config.text_config._attn_implementation == "sdpa"
     trained = train(trainer)
     assert not trained.shared and trained.moved() > 1e-4
     make_trainer(questions, sharp, tmp_path, "--shared_prefix", "false")
-    assert "TRL's own path" not in capsys.readouterr().out
+    assert "encodes its own prompt" not in capsys.readouterr().err
 
 
 def check_case(case: str, model: str, questions: Path, out: Path) -> None:
@@ -397,7 +397,9 @@ def test_four_steps_end_where_trls_do(case: str, sharp: str, questions: Path, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["checkpointed", "iterations", "reference", "subgroups", "masked", "everything"])
+@pytest.mark.parametrize(
+    "case", ["checkpointed", "iterations", "reference", "frozen", "subgroups", "masked", "everything"]
+)
 def test_four_steps_of_the_other_settings(case: str, sharp: str, questions: Path, tmp_path: Path) -> None:
     check_case(case, sharp, questions, tmp_path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,7 @@ class SharedPrefix:
         super().__init__(*args, **kwargs)  # type: ignore[misc]
         reason = why_not(self) if shared_prefix else None
         if reason and self.accelerator.is_main_process:
-            print(f"prompts are encoded once per completion, by TRL's own path: {reason}", flush=True)
+            print(f"every completion encodes its own prompt in the update: {reason}", file=sys.stderr)
         self.shared_prefix = shared_prefix and reason is None
         if self.shared_prefix:
             for model in filter(None, (self.model, self.ref_model)):

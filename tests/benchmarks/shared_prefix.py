@@ -53,7 +53,7 @@ def write_questions(folder: Path) -> Path:
     paths = write_noise(folder, [SIZE] * 4)
     asked = [item for item in make_questions(12) if item.task == "depth"]
     rows = [
-        replace(item, image=paths[index % 4].name, width=SIZE[0], height=SIZE[1], question=ASIDE + item.question)
+        replace(item, image=paths[index % 4].name, width=SIZE[0], height=SIZE[1], question=ASIDE * 3 + item.question)
         for index, item in enumerate(asked)
     ]
     (folder / "manifest.json").write_text(json.dumps({"image_root": ".", "source": "synthetic"}))
