@@ -213,6 +213,23 @@ def test_what_is_still_without_spread_stays_and_is_counted(traces: Path, tmp_pat
     assert all(entry["dynamic/rounds"] <= 1 for entry in figures)
 
 
+def test_a_stage_draws_from_all_of_its_questions_and_no_others(traces: Path, tmp_path: Path) -> None:
+    stages = tmp_path / "stages.yaml"
+    stages.write_text("- {name: few, rewards: [format], steps: 1, tasks: [pixel, depth]}")
+    options = [*WIDE[:2], *WIDE[4:], "--stages", str(stages), "--dynamic_sampling", "3"]
+    asked: list[str] = []
+
+    def noted(completions: list[Any], question_id: list[str], **columns: Any) -> list[float]:
+        asked.extend(question_id[::4])
+        return sometimes(completions, question_id, **columns)
+
+    trainer, _ = watched(traces.with_name("questions.jsonl"), tmp_path / "run", *options, reward=noted)
+    trainer.train()
+    assert len(set(trainer.order)) == 4 < len(set(asked)) <= 12  # six images have pixel and depth questions
+    assert {name.split("-")[0] for name in asked} == {"pixel", "depth"}
+    assert len(set(asked[:8])) == 8  # the first further draw is of questions not seen yet
+
+
 def test_a_run_without_any_spread_stops_and_says_what_was_earned(traces: Path, tmp_path: Path) -> None:
     trainer, batches = watched(
         traces.with_name("questions.jsonl"), tmp_path, *WIDE, "--dynamic_sampling", "2", reward=nothing

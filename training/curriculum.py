@@ -19,7 +19,7 @@ from rewards.acc import acc_reward
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 from training.arguments import fail
-from training.schedule import PassRates, training_order
+from training.schedule import PassRates
 
 PASS_RATES_FILE = "pass_rates.jsonl"
 # A rate measured under other values of these options is another rate.
@@ -121,7 +121,7 @@ class OrderByPassRate(TrainerCallback):
         if trainer.accelerator.is_main_process:
             print(spread_of(rates), flush=True)
         try:
-            trainer.order = training_order(trainer.asked, trainer.schedule, rates)
+            trainer.order_by(rates)
         except ValueError as error:
             fail(f"{error}; {spread_of(rates)}")
 

@@ -19,7 +19,7 @@ from accelerate.utils import gather_object
 
 from data_gen.command_line import UsageError
 from training.batches import Batch, completion_tokens, merge_groups
-from training.schedule import Unit, in_twos, units_of
+from training.schedule import Unit, in_twos
 
 
 def groups_with_spread(rewards: torch.Tensor, weights: torch.Tensor, group: int) -> torch.Tensor:
@@ -143,13 +143,11 @@ class DynamicSampling:
         step, before = self._draws_of_step
         before = before + 1 if step == self.state.global_step else 0
         self._draws_of_step = (self.state.global_step, before)
-        asked, stage = self.asked, inputs[0].get("stage", 0)
-        seen_ids = set(gather_object([row["question_id"] for row in inputs]))
-        allowed = range(len(asked)) if self.order is None else sorted(set(self.order))
-        units = units_of([place for place in allowed if asked[place].stage == stage], asked)
+        units = self.units_of_stage(inputs[0].get("stage", 0))
         if self.draws_in_twos:
-            units = in_twos(units, asked)
-        seen = {place for place in allowed if asked[place].question_id in seen_ids}
+            units = in_twos(units, self.asked)
+        seen_ids = set(gather_object([row["question_id"] for row in inputs]))
+        seen = {place for unit in units for place in unit if self.asked[place].question_id in seen_ids}
         return other_prompts(units, seen, f"{self.args.seed} {self.state.global_step} {before}")
 
     def _nothing_to_learn(self: Any, rewards: torch.Tensor) -> str:

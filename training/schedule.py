@@ -159,12 +159,13 @@ class ScheduledSampler(Sampler[int]):
 class OwnOrder:
     """Mix-in for TRL's GRPOTrainer: trains on the rows in the order of a schedule.
 
-    schedule: None leaves the order to TRL. `order` may be replaced by one of the same length until training begins.
+    schedule: None leaves the order to TRL. What it says about pass rates holds from `order_by` on.
     """
 
     def __init__(self, *args: Any, schedule: Schedule | None = None, **kwargs: Any) -> None:
         self.schedule = schedule
         super().__init__(*args, **kwargs)
+        self.pass_rates: PassRates | None = None
         self.order: list[int] | None = training_order(self.asked, schedule) if schedule else None
 
     @cached_property
@@ -174,6 +175,20 @@ class OwnOrder:
         stages = rows["stage"] if "stage" in rows.column_names else [0] * len(rows)
         columns = (rows["question_id"], rows["pair_id"], rows["variant"], stages)
         return [Asked(*row) for row in zip(*columns, strict=True)]
+
+    def order_by(self: Any, rates: PassRates) -> None:
+        """Put the rows into order by the pass rates, which change what is trained on but not how much.
+
+        Raises ValueError for a stage whose difficulty leaves nothing.
+        """
+        self.order = training_order(self.asked, self.schedule, rates)
+        self.pass_rates = rates
+
+    def units_of_stage(self: Any, stage: int) -> list[Unit]:
+        """All units that may be trained on in a stage, from 0, whether or not its steps get to them."""
+        if self.schedule and self.schedule.stages:
+            return stage_units(stage, self.asked, self.schedule, self.pass_rates)
+        return units_of(range(len(self.asked)), self.asked)
 
     def _get_train_sampler(self: Any, dataset: Any = None) -> Any:
         if self.order is None:
