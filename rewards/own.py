@@ -23,9 +23,11 @@ def own_reward(path: str) -> Callable[..., list[float | None]]:
     error inside the module surfaces as it is.
     """
     module_name, _, name = path.rpartition(".")
-    function: Any = getattr(_module(module_name, path), name, None)
+    module = _module(module_name, path)
+    function: Any = getattr(module, name, None)
     if function is None:
-        raise ValueError(f"reward {path!r}: the module {module_name} has no {name!r}")
+        file = getattr(module, "__file__", None) or "a folder"  # that of a script may hide the one that was meant
+        raise ValueError(f"reward {path!r}: the module {module_name} ({file}) has no {name!r}")
     if not callable(function):
         raise ValueError(f"reward {path!r} is of type {type(function).__name__}; a function is needed")
     return function

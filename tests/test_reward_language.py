@@ -44,7 +44,7 @@ def test_an_own_reward_is_found_in_the_current_folder(tmp_path: Path, monkeypatc
     ("names", "reason"),
     [
         ("acc,no_such_module.mine", "no module 'no_such_module' in"),
-        ("reward_runs.mine", "the module reward_runs has no 'mine'"),
+        ("reward_runs.mine", r"the module reward_runs \(.*reward_runs.py\) has no 'mine'"),
         ("reward_runs.deeper.mine", "no module 'reward_runs.deeper'"),
         ("reward_runs.NO_FUNCTION", "is of type int; a function is needed"),
         ("acc,.mine", "no dotted path"),
