@@ -84,23 +84,24 @@ def test_the_meters_of_a_batch(trainer: Any) -> None:
     trainer._metrics["train"].clear()
     for mode, own in (("forward", [1.0, 0.0, 0.0]), ("generate", [1.0, 1.0, 0.0])):
         trainer.verifier = VerifierOptions(mode, compare_steps=2)
-        trainer._verified_batches = 0
+        trainer._compared_batch = None
         counted = []
-        for _ in range(3):
+        for trainer._step in (0, 1, 2, 2):
             rewards_of(trainer, TEXTS)
             counted.append(logged(trainer, "logic/modes_disagree"))
-        assert counted == [[0.0, 1.0, 0.0], [], [0.0, 1.0, 0.0]]  # the second differs by blanks
-        assert logged(trainer, "logic/verified") == [1.0, 1.0, 1.0, 0.0] * 3
-        assert logged(trainer, "logic/agrees_own") == own * 3
-        assert logged(trainer, "logic/agrees_truth") == [0.0, 0.0, 0.0] * 3
-        assert logged(trainer, "logic/literal") == [0.0, 0.0, 0.0] * 3
+        # The second of the texts differs by blanks; what is drawn again for a batch is not counted again.
+        assert counted == [[0.0, 1.0, 0.0], [], [0.0, 1.0, 0.0], []]
+        assert logged(trainer, "logic/verified") == [1.0, 1.0, 1.0, 0.0] * 4
+        assert logged(trainer, "logic/agrees_own") == own * 4
+        assert logged(trainer, "logic/agrees_truth") == [0.0, 0.0, 0.0] * 4
+        assert logged(trainer, "logic/literal") == [0.0, 0.0, 0.0] * 4
 
 
 def test_comparing_changes_neither_rewards_nor_random_numbers(trainer: Any, mode: str) -> None:
     state = torch.get_rng_state()
     trainer.verifier = VerifierOptions(mode)
     plain = rewards_of(trainer, TEXTS)
-    trainer.verifier, trainer._verified_batches = VerifierOptions(mode, compare_steps=1), 0
+    trainer.verifier = VerifierOptions(mode, compare_steps=1)
     assert rewards_of(trainer, TEXTS) == plain
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -150,7 +151,7 @@ def counted_calls(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[b
 def test_the_model_is_asked_as_it_samples_and_left_as_it_was(
     trainer: Any, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer.verifier, trainer._verified_batches = VerifierOptions(mode, compare_steps=1), 0
+    trainer.verifier = VerifierOptions(mode, compare_steps=1)
     trainer.model.gradient_checkpointing_enable({"use_reentrant": False})
     calls = counted_calls(trainer, monkeypatch)
     rewards_of(trainer, TEXTS)

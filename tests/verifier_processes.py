@@ -48,7 +48,7 @@ def main() -> None:
     seen: dict[str, Any] = {"world": trainer.accelerator.num_processes}
     for mode in ("forward", "generate"):
         for filled in (True, False):
-            trainer.verifier, trainer._verified_batches = VerifierOptions(mode, compare_steps=1), 0
+            trainer.verifier, trainer._compared_batch = VerifierOptions(mode, compare_steps=1), None
             trainer._metrics["train"].clear()
             calls.clear()
             texts = [*TEXTS[:3], response("No")] if filled and first else [TEXTS[3]] * 4

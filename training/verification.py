@@ -36,7 +36,7 @@ class SelfVerification:
         self.settings, self.verifier = settings, verifier
         super().__init__(*args, **kwargs)
         self._verifier_client = verifier.client()
-        self._verified_batches = 0
+        self._compared_batch: int | None = None
         if "logic" in self.reward_func_names:
             verifier.check_reference(self.ref_model is not None or is_peft_model(self.model))
 
@@ -92,8 +92,10 @@ class SelfVerification:
         every = self.verifier.compare_steps
         if not (every and self.model.training):
             return False
-        self._verified_batches += 1
-        return bool((self._verified_batches - 1) % every == 0)
+        number = self._step // (self.args.steps_per_generation * self.num_iterations)
+        due = number % every == 0 and number != self._compared_batch  # groups that are drawn again count once
+        self._compared_batch = number if due else self._compared_batch
+        return due
 
     def _ask(
         self: Any, mode: str, claims: Sequence[Claim | None], jobs: Sequence[VerifierJob | None]
