@@ -9,8 +9,9 @@
 #   1. two colocate GRPO steps: image tokens of both sides counted, prompts equal token by token, log-probs equal,
 #      every weight equal after the sync and changed since the start, no image encoded by a past vision tower, and a
 #      pixel budget that vLLM does not know refused; then the same for a LoRA adapter
-#   2. the trained checkpoint's greedy answers by eval/surds.py: --engine vllm gives those of --engine hf
-#   3. a server: image tokens, generation from the trainer's prompts, images forgotten
+#   2. on a model taught to answer in form: the verifier by generation, held-out scores
+#   3. the trained checkpoint's greedy answers by eval/surds.py: --engine vllm gives those of --engine hf
+#   4. a server: image tokens, generation from the trainer's prompts, images forgotten
 # Not checked: weights sent to a server, and the sleep mode; both need a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -62,6 +63,7 @@ check() { # NAME COMMAND...: its output goes to a file, what it checked to the s
 
 check full "$python" tests/vllm_by_hand.py "$out/full"
 check lora "$python" tests/vllm_by_hand.py "$out/lora" --use_peft true --lora_r 4
+check parts "$python" tests/vllm_parts_by_hand.py "$out/full"
 
 evaluate=(eval/surds.py --ckpt "$out/full/grpo" --data "$out/full/data/questions.jsonl" --max-new-tokens 48)
 check eval-vllm "$python" tests/vllm_on_cpu.py "${evaluate[@]}" --engine vllm --out "$out/eval-vllm"
