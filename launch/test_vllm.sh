@@ -17,7 +17,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 env=${ENV:-.venv-vllm} out=${OUT:-runs/test-vllm} port=${PORT:-8731}
-want="$(cksum < pyproject.toml) $(cksum < launch/test_vllm.sh) $(cksum < tests/torchvision_on_cpu.py)"
 started=$SECONDS
 
 install() {
@@ -34,6 +33,8 @@ install() {
     echo "import torchvision_on_cpu" > "$site/torchvision_on_cpu.pth"
 }
 
+# A finished environment holds the fingerprint of what it was made from.
+want="$(declare -f install | cksum) $(cat pyproject.toml tests/torchvision_on_cpu.py | cksum)"
 if [ ! -f "$env/.complete" ] || [ "$(cat "$env/.complete")" != "$want" ]; then
     echo "== installing vLLM for CPUs into $env (minutes)"
     rm -f "$env/.complete"
