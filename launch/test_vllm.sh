@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # GRPO and evaluation with real vLLM on a CPU, by hand: minutes, so CI does not run it.
 #
-#   bash launch/test_vllm.sh              make .venv-vllm (3 minutes, 3 GB, once), then check (2 minutes, 3 GB of memory)
+#   bash launch/test_vllm.sh              make .venv-vllm (3 minutes, 3 GB, once), then check (4 minutes, 3 GB of memory)
 #   ENV=DIR bash launch/test_vllm.sh      keep the environment in another folder
 #   OUT=DIR bash launch/test_vllm.sh      write the runs there (default: runs/test-vllm, emptied first)
+#   PORT=N bash launch/test_vllm.sh       let the server listen there (default: 8731)
 #
 # Checked on the tiny model, with images of three sizes, in float32:
 #   1. two colocate GRPO steps: image tokens of both sides counted, prompts equal token by token, log-probs equal,
@@ -43,8 +44,13 @@ if [ ! -f "$env/.complete" ] || [ "$(cat "$env/.complete")" != "$want" ]; then
     echo "== installed: $((SECONDS - started)) s"
 fi
 
+if [ -n "$(ls -A "$out" 2> /dev/null)" ] && [ ! -f "$out/.test-vllm" ]; then
+    echo "$out is not empty and holds no earlier run of this script; give another folder: OUT=DIR" >&2
+    exit 2
+fi
 rm -rf "$out"
 mkdir -p "$out"
+touch "$out/.test-vllm"
 out=$(cd "$out" && pwd)
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE
 export XDG_CACHE_HOME="$out/cache" PYTHONWARNINGS=ignore
