@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from accelerate.state import AcceleratorState
 from trl.trainer import grpo_trainer
 
 from data_gen.records import read_questions
@@ -139,7 +140,9 @@ def main() -> None:
     """Both runs in this process, one of several; the first one writes what it saw."""
     case, questions, model, out = sys.argv[1:]
     stock, shared = train_both(Path(questions), model, Path(out), *CASES[case])
+    plugin = AcceleratorState().deepspeed_plugin
     seen = {
+        "zero_stage": plugin.zero_stage if plugin else 0,
         "world": torch.distributed.get_world_size(),
         "same_completions": stock.completions == shared.completions,
         "shared": [stock.shared, shared.shared],

@@ -432,6 +432,7 @@ def test_four_steps_in_two_processes(case: str, sharp: str, questions: Path, tmp
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["zero_stage"] == int(case.removeprefix("zero") if case.startswith("zero") else 0)
     assert seen["world"] == 2 and seen["shared"] == [False, True] and seen["same_completions"]
     assert seen["apart"] < 5e-5 and seen["moved"] > 5e-4, seen
 

@@ -72,8 +72,10 @@ def filled_trainer(questions: Path, way: str, group: int) -> tuple[Any, Any]:
         "--generation_kwargs", json.dumps({"min_new_tokens": COMPLETION_TOKENS}),
     )  # fmt: skip
     trainer.reward_funcs[0] = lambda completions, **_: [float(index) for index, _ in enumerate(completions)]
-    batch = next(iter(trainer.get_train_dataloader()))
-    trainer.current_gradient_accumulation_steps = 1
+    loader = trainer.get_train_dataloader()
+    # As `train` leaves them when it begins.
+    trainer.callback_handler.train_dataloader, trainer.current_gradient_accumulation_steps = loader, 1
+    batch = next(iter(loader))
     update(trainer, batch)
     return trainer, batch
 
