@@ -47,7 +47,8 @@ def can_share(model: Any) -> bool:
 def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], pad_id: int, **settings: Any) -> Tensor:
     """Generate after every row's prefix and ids; as `model.generate` of the whole prompts would, up to rounding.
 
-    settings: of `generate`, such as `max_new_tokens`. Returns the new tokens (rows, longest), padded on the right.
+    settings: of `generate`, such as `max_new_tokens`, or a `generation_config` that names the pad token.
+    Returns the new tokens (rows, longest), padded on the right.
     """
     of_row = torch.tensor([row.prefix for row in rows], device=prefixes.input_ids.device)
     cache, deltas_N1 = prefill(model, prefixes)
@@ -57,10 +58,10 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     input_ids = torch.cat([prefixes.input_ids[of_row], tails], dim=1)
     mask = torch.cat([prefixes.attention_mask[of_row], tail_mask], dim=1)
     model.model.rope_deltas = deltas_N1[of_row]  # set before every call: another image leaves its own behind
+    if "generation_config" not in settings:
+        settings["pad_token_id"] = pad_id
     # The class's own method: a trainer may have put a sharing one in its place on the instance.
-    sequences = type(model).generate(
-        model, input_ids=input_ids, attention_mask=mask, past_key_values=cache, pad_token_id=pad_id, **settings
-    )
+    sequences = type(model).generate(model, input_ids=input_ids, attention_mask=mask, past_key_values=cache, **settings)
     return sequences[:, input_ids.shape[1] :]
 
 
