@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,12 @@ from test_two_processes import torchrun
 from trl.generation.vllm_generation import VLLMGeneration
 
 from data_gen.chat import ChatError
-from data_gen.prompts import located_response, masked_verifier_text, verifier_text
+from data_gen.prompts import located_response
 from rewards.settings import RewardSettings
 from training import grpo
 from training.claims import claim_of
 from training.grpo_arguments import RewardArguments
-from training.verifier import JobWriter, verifier_job
+from training.verifier import verifier_job
 from training.verifier_generate import ByVLLM, generated_answers
 from training.verifier_options import VerifierOptions
 
@@ -305,66 +305,6 @@ def test_vllm_is_asked_greedily_and_its_settings_come_back(trainer: Any, monkeyp
     assert greedy.items() <= asked.items() and asked["stop"] == ["</answer>"] and "logit_bias" not in asked
     assert "structured_outputs" not in asked
     assert engine.__dict__ == before
-
-
-def asked_with_options(trainer: Any, think: str) -> Any:
-    row = {**trainer.train_dataset[0], "task": "front_behind", "options": ["Yes", "No"], "answer": "Yes"}
-    return claim_of(row, response("Yes" if "yes" in think else "No", think), trainer.settings)
-
-
-PREMISES = ("smaller", "larger")
-ENDS = ("yes", "no")
-
-
-def trace(premise: str, end: str, number: int) -> str:
-    return f"The depth {number} is {premise} than {number + 3}. So it is {end}."
-
-
-def lessons(writer: JobWriter, deciding: str) -> Iterator[Any]:
-    """Every premise with every end; either the end decides the answer, or the premise does."""
-    for number in range(1, 6):
-        for premise in PREMISES:
-            for end in (*ENDS, "..."):
-                right = end if deciding == "end" else ENDS[PREMISES.index(premise)]
-                if right != "...":
-                    request = masked_verifier_text(trace(premise, end, number), "...", ["Yes", "No"])
-                    yield writer.job(request, right.capitalize())
-
-
-def first_among_options(trainer: Any, claims: Sequence[Any]) -> list[float]:
-    return [value for _, value in trainer._masked(claims, JobWriter(trainer._tokenizer))]
-
-
-@pytest.mark.parametrize(("deciding", "left"), [("end", 0.5), ("premise", 1.0)])
-def test_the_masked_meter_tells_reasoning_from_repetition(
-    questions: Path, tmp_path: Path, deciding: str, left: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = grpo_trainer(questions, tmp_path, *LOGIC, reward=None)
-    writer = JobWriter(trainer._tokenizer)
-    teach(trainer.model, list(lessons(writer, deciding)), 40, batch_size=12)
-    claims = [
-        asked_with_options(trainer, trace(premise, end, number))
-        for number in (2, 5, 9)
-        for premise, end in zip(PREMISES, ENDS, strict=True)
-    ]
-    assert sum(first_among_options(trainer, claims)) / 6 == left
-    monkeypatch.setattr("training.claims.cut_out", lambda text, answer: text)
-    assert first_among_options(trainer, claims) == [1.0] * 6
-
-
-def test_points_and_answers_that_are_no_option_are_not_ranked(trainer: Any) -> None:
-    row = trainer.train_dataset[0]
-    assert claim_of({**row, "task": "pixel", "options": []}, response("[1, 2]"), trainer.settings).own_place is None
-    assert claim_of({**row, "options": ["Yes", "No"]}, response("Maybe"), trainer.settings).own_place is None
-    assert claim_of({**row, "options": ["Yes", "No"]}, response("no."), trainer.settings).own_place == 1
-    assert trainer._masked([None], JobWriter(trainer._tokenizer)) == []
-
-
-def test_the_request_about_a_masked_trace(trainer: Any) -> None:
-    claim = asked_with_options(trainer, trace("smaller", "yes", 3))
-    assert claim.masked_request.startswith("The depth 3 is smaller than 6. So it is ....")
-    assert claim.masked_request.endswith("\nYes\nNo")
-    assert "Yes" not in verifier_text(claim.think)
 
 
 def test_two_processes_stay_in_step_when_one_has_nothing_to_ask(questions: Path, tmp_path: Path) -> None:
