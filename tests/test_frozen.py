@@ -192,6 +192,17 @@ def test_images_that_look_alike_where_they_are_sampled_are_told_apart(
     assert kept_features(frozen_model.model).encoded == 2  # type: ignore[union-attr]
 
 
+def test_what_an_evaluation_left_behind_can_be_trained_on(frozen_model: LoadedModel, tmp_path: Path) -> None:
+    images = pixels_of(frozen_model, write_noise(tmp_path, [(160, 96)]))
+    keep_features(frozen_model.model, ["vision", "projector"])
+    encode = encoder(frozen_model)
+    with torch.inference_mode():
+        encode({**images, "pixel_values": images["pixel_values"].clone()})
+    factor = torch.ones(1, requires_grad=True)
+    (encode(images) * factor).sum().backward()
+    assert factor.grad is not None and kept_features(frozen_model.model).encoded == 1  # type: ignore[union-attr]
+
+
 def test_mixed_precision_has_features_of_its_own(frozen_model: LoadedModel, tmp_path: Path) -> None:
     images = pixels_of(frozen_model, write_noise(tmp_path, [(160, 96)]))
     keep_features(frozen_model.model, ["vision", "projector"])

@@ -127,6 +127,7 @@ class KeptFeatures:
             found.append(entry)
         return found
 
+    @torch.inference_mode(False)  # what is kept in an evaluation is used in training too
     @torch.no_grad()
     def _encode(self, images: Sequence[_Kept], grid_thw: Tensor, settings: dict[str, Any]) -> None:
         """Run the tower on some images, and give each its pixels and features in memory of its own."""
