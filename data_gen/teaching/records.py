@@ -32,7 +32,7 @@ REPLY_REASONS = {
 }  # fmt: skip
 OVERLONG, CUT, NO_TRACE, NO_ANSWER = "overlong_reply", "cut_reply", "no_trace", "no_answer"
 UNJUDGED = "unjudged"  # the writer's judgement of a draft could not be used
-SURPLUS = "surplus"  # right, but another sample of the question is kept; it was neither judged nor checked
+SURPLUS = "surplus"  # right, but another sample of the question is kept; it was not judged
 DROP_REASONS = (*REPLY_REASONS.values(), OVERLONG, CUT, NO_TRACE, NO_ANSWER, UNJUDGED, SURPLUS, *TRACE_REASONS)
 
 
@@ -54,6 +54,9 @@ class Spent:
             self.new_tokens + other.new_tokens,
             self.seconds + other.seconds,
         )
+
+
+NOTHING = Spent()
 
 
 @dataclass(frozen=True)

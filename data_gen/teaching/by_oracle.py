@@ -1,0 +1,101 @@
+"""Traces by the geometric oracle: written and checked in one go, without any server."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data_gen.command_line import UsageError
+from data_gen.files import read_json, write_json
+from data_gen.folders import OutputFolder
+from data_gen.images import MANIFEST, image_root
+from data_gen.oracle import ENDINGS, ending_of, oracle_trace
+from data_gen.records import Question, Trace, trace_to_row, write_rows
+from data_gen.teaching.figures import figures_by_task, told
+from data_gen.teaching.records import RUN_FILE
+from data_gen.teaching.selection import Selection, write_manifest
+from data_gen.teaching.state import SUMMARY_FILE, TRACES_FILE
+from data_gen.trace_checks import MAX_WORDS, TraceBudget, trace_problems
+
+
+@dataclass(frozen=True)
+class OracleSettings(Selection):
+    """What decides the oracle's traces; a run is only resumed with the same ones."""
+
+    max_words: int = MAX_WORDS
+    teacher: str = "oracle"
+
+
+def build_by_oracle(
+    arguments: argparse.Namespace, selection: Selection, questions: Sequence[Question], folder: OutputFolder
+) -> None:
+    """Write the traces of the questions, then the summary, which marks a finished run."""
+    settings, out = OracleSettings(**asdict(selection), max_words=arguments.max_words or MAX_WORDS), folder.path
+    if folder.resume and _is_finished(out, settings):
+        print(f"{out} holds a finished run; nothing to do")
+        return
+    root = _root(arguments)
+    folder.prepare()
+    budget = TraceBudget(settings.max_words)
+    traces = [_checked(question, settings.seed, budget) for question in _watched(questions)]
+    kept = [trace for trace in traces if not trace.verdict]
+    write_rows(out / TRACES_FILE, map(trace_to_row, kept))
+    write_manifest(root, out)
+    tasks = _figures(questions, traces)
+    write_json(out / SUMMARY_FILE, {"settings": asdict(settings), "kept": len(kept), "tasks": tasks})
+    print(told(tasks, out / TRACES_FILE))
+
+
+def _root(arguments: argparse.Namespace) -> Path | None:
+    """The folder of the images, where it is known: the oracle needs none."""
+    known = arguments.images or (arguments.data.parent / MANIFEST).is_file()
+    return image_root(arguments.data, arguments.images) if known else None
+
+
+def _checked(question: Question, seed: int, budget: TraceBudget) -> Trace:
+    """The oracle's trace with the reasons against it."""
+    trace = oracle_trace(question, seed)
+    return replace(trace, verdict=trace_problems(question, trace.reasoning, budget=budget))
+
+
+def _figures(questions: Sequence[Question], traces: Sequence[Trace]) -> dict[str, dict[str, Any]]:
+    dropped: dict[str, Counter[str]] = defaultdict(Counter)
+    endings: dict[str, Counter[str]] = defaultdict(Counter)
+    for trace in traces:
+        dropped[trace.question.task].update(trace.verdict)
+        if not trace.verdict:
+            endings[trace.question.task][ending_of(trace.question.id)] += 1
+    kept = ((trace.question, trace.reasoning) for trace in traces if not trace.verdict)
+    return {
+        task: {**figures, "endings": {name: endings[task][name] for name in ENDINGS}}
+        for task, figures in figures_by_task(questions, kept, dropped).items()
+    }
+
+
+def _is_finished(out: Path, settings: OracleSettings) -> bool:
+    """Whether `out` holds a finished run. Raises UsageError when a run there was made with other settings."""
+    if (out / RUN_FILE).is_file():
+        raise UsageError(f"{out} holds a run of teachers behind servers; choose another --out, or --overwrite it")
+    if not (out / SUMMARY_FILE).is_file():
+        return False
+    before = read_json(out / SUMMARY_FILE).get("settings")
+    if not isinstance(before, dict):
+        raise UsageError(f"{out / SUMMARY_FILE} is no summary of a run; start anew with --overwrite")
+    now = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()}
+    pairs = {name: (before.get(name), value) for name, value in now.items()}
+    if changed := [f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items() if old != new]:
+        raise UsageError(
+            f"{out} was made with other settings ({'; '.join(changed)}); choose another --out, or start anew with "
+            "--overwrite"
+        )
+    return True
+
+
+def _watched(questions: Sequence[Question]) -> Iterator[Question]:
+    from tqdm import tqdm
+
+    return iter(tqdm(questions, desc="traces", unit="question", mininterval=1.0))

@@ -1,0 +1,80 @@
+"""Which questions are reasoned about, and where their images lie."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_gen.command_line import UsageError
+from data_gen.files import write_json
+from data_gen.images import MANIFEST
+from data_gen.records import Question, read_questions
+from rewards.grading import TASKS
+
+BUILD_COMMAND = "python data_gen/build_surds.py --nuscenes DIR --out data/surds"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What decides the questions. data_sha256: of their file; limit: at most so many of them."""
+
+    data: str
+    data_sha256: str
+    seed: int
+    tasks: tuple[str, ...]
+    limit: int | None
+
+
+def read_selection(arguments: argparse.Namespace) -> tuple[Selection, list[Question]]:
+    """The selection of a command line and its questions. Raises UsageError or RecordError with the remedy."""
+    path = arguments.data
+    if path is None or not path.is_file():
+        problem = "--data is missing" if path is None else f"no file at {path} (--data)"
+        raise UsageError(f"{problem}: a questions.jsonl; build one with: {BUILD_COMMAND}")
+    wanted = [name.strip() for name in arguments.tasks.split(",")] if arguments.tasks else list(TASKS)
+    if unknown := [name for name in wanted if name not in TASKS]:
+        raise UsageError(f"unknown task {', '.join(map(repr, unknown))} in --tasks; known: {', '.join(TASKS)}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    tasks = tuple(task for task in TASKS if task in wanted)
+    selection = Selection(path.name, digest, arguments.seed, tasks, arguments.limit)
+    return selection, choose(read_questions(path), selection)
+
+
+def choose(questions: Sequence[Question], selection: Selection) -> list[Question]:
+    """The questions of the wanted tasks, at most `limit`, in file order. Raises UsageError when none is left.
+
+    A limit draws whole units, so that both questions of a mirrored pair are there or none.
+    """
+    units: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        if question.task in selection.tasks:
+            units[question.unit].append(question)
+    if not units:
+        raise UsageError(f"{selection.data} holds no question of the tasks {', '.join(selection.tasks)} (--tasks)")
+    if selection.limit is None:
+        return [question for unit in units.values() for question in unit]
+    order = list(units)
+    random.Random(selection.seed).shuffle(order)
+    drawn: dict[str, int] = {}
+    for unit in order:
+        if sum(drawn.values()) + len(units[unit]) <= selection.limit:
+            drawn[unit] = len(units[unit])
+    if not drawn:
+        raise UsageError(f"--limit {selection.limit} is less than one unit; a mirrored pair has 2 questions")
+    return [question for name, unit in units.items() if name in drawn for question in unit]
+
+
+def write_manifest(root: Path | None, out: Path) -> None:
+    """Lead from `out` to the folder of the images, where it is known."""
+    if root is None:
+        return
+    if not root.is_absolute():
+        root = Path(os.path.relpath(root.resolve(), out.resolve()))
+    write_json(out / MANIFEST, {"image_root": root.as_posix()})
