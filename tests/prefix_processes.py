@@ -49,6 +49,7 @@ CASES = {
     "frozen": ["--freeze", "vision", "--beta", "0.1"],
     "masked": ["--mask_truncated_completions", "true", "--max_completion_length", "6"],
     "subgroups": ["--per_device_train_batch_size", "6", "--gradient_accumulation_steps", "4"],
+    "spanning": ["--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "1"],  # two processes' group
     "everything": ["--gradient_checkpointing", "true", "--num_iterations", "2", "--beta", "0.1"],
 }
 CASES |= {f"zero{stage}": [*CASES["everything"], "--deepspeed", zero_config(stage)] for stage in (2, 3)}

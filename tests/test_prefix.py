@@ -421,6 +421,7 @@ needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="dee
         "iterations",
         pytest.param("everything", marks=pytest.mark.slow),
         pytest.param("lora", marks=pytest.mark.slow),
+        pytest.param("spanning", marks=pytest.mark.slow),
         pytest.param("zero2", marks=[pytest.mark.slow, needs_deepspeed]),
         pytest.param("zero3", marks=[pytest.mark.slow, needs_deepspeed]),
     ],
