@@ -65,7 +65,7 @@ def test_an_option_that_the_describer_does_not_read_is_refused(words: tuple[str,
 
 def test_describers_are_light_until_one_is_made() -> None:
     modules = ", ".join(f"data_gen.{name}" for name in ("describe", "describers.endpoint", "describers.blip", "chat"))
-    code = f"import {modules}, sys; print([m for m in ('torch', 'transformers', 'openai') if m in sys.modules])"
+    code = f"import {modules}, sys; print([m for m in ('torch', 'transformers', 'httpx2') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

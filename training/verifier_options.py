@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from data_gen.chat import ChatClient
 
 MODES = ("forward", "generate")
+# The other processes wait for this one's verdicts, by default half an hour.
+SERVER_PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class VerifierOptions:
 
     def client(self) -> ChatClient | None:
         """The client of the server, if one is asked."""
-        from data_gen.chat import ChatClient
+        from data_gen.chat import ChatClient, Patience
 
-        return ChatClient(self.urls, self.endpoint_model or "") if self.served else None
+        patience = Patience(give_up_after_s=SERVER_PATIENCE_S)
+        return ChatClient(self.urls, self.endpoint_model or "", patience=patience) if self.served else None
 
     def check_reference(self, has_reference: bool) -> None:
         """Raises ValueError when the reference is asked and there is none."""
