@@ -104,7 +104,7 @@ def _teacher(arguments: argparse.Namespace, role: str, reply_tokens: int) -> Tea
         return None
     if not model:
         raise UsageError(f"--{role} needs --{role}-model, the name under which the server offers its model")
-    client = ChatClient([url.strip() for url in urls.split(",")], model, timeout_s=arguments.timeout_s)
+    client = ChatClient([url.strip() for url in urls.split(",")], model)
     return Teacher(client, reply_tokens, arguments.temperature, arguments.seed)
 
 

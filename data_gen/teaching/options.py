@@ -64,6 +64,5 @@ def _add_server_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-tokens", type=positive, default=512, help="longest response, boxes and answer included")
     group.add_argument("--temperature", type=float, default=0.7, help="of the reasoner and the writer; judging is "
                        "greedy")  # fmt: skip
-    group.add_argument("--timeout-s", type=float, default=600.0, help="of one request, in seconds")
     group.add_argument("--price-in", type=float, help="price of a million tokens read, for the report")
     group.add_argument("--price-out", type=float, help="price of a million tokens written, for the report")

@@ -24,9 +24,10 @@ from data_gen.teaching.records import (
 
 TRACES_FILE, SUMMARY_FILE = "cot.jsonl", "summary.json"
 EARLIER_FOLDER = "earlier"
+# The first is there as soon as the stage has begun.
 FILES_OF = {
     "reason": (REASONED_FILE,),
-    "rules": (DISTILLED_FILE, RULES_FOLDER),
+    "rules": (RULES_FOLDER, DISTILLED_FILE),
     "write": (DRAFTS_FILE,),
     "verify": (VERIFIED_FILE, TRACES_FILE, SUMMARY_FILE),
 }
@@ -63,14 +64,16 @@ class RunState:
 
 
 def read_state(out: Path) -> RunState:
-    """The state of a folder, an empty one where nothing was begun. Raises UsageError for a broken file."""
+    """The state of a folder; a stage without its file was not begun. Raises UsageError for a broken file."""
     path = out / RUN_FILE
     if not path.is_file():
         return RunState()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunState)
+        state = msgspec.json.decode(path.read_bytes(), type=RunState)
     except msgspec.DecodeError as error:
         raise UsageError(f"{path} is no state of a run ({error}); start anew with --overwrite") from error
+    begun = {stage: held for stage, held in state.stages.items() if (out / FILES_OF[stage][0]).exists()}
+    return replace(state, stages=begun)
 
 
 def write_state(out: Path, state: RunState) -> None:
