@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -45,8 +46,9 @@ class Asked:
 
     @property
     def key(self) -> str:
-        """What tells it from other requests."""
-        return f"{self.stage} {self.question.id if self.question else self.text} {self.seed}"
+        """What tells it from other requests; the second word is the question's id."""
+        digest = hashlib.sha256(self.text.encode()).hexdigest()[:12]
+        return f"{self.stage} {self.question.id if self.question else digest} {self.seed} {digest}"
 
 
 Override = Callable[[Asked], Answer | None]
@@ -75,9 +77,9 @@ class TeacherStub:
         said = self.override(asked)
         return truthful(asked) if said is None else said
 
-    def counts(self, stage: str) -> Counter[str]:
-        """How often each request of a stage was made."""
-        return Counter(asked.key for asked in self.asked if asked.stage == stage)
+    def counts(self, *stages: str) -> Counter[str]:
+        """How often each request of some stages, or of all, was made."""
+        return Counter(asked.key for asked in self.asked if not stages or asked.stage in stages)
 
     def _read(self, request: dict[str, Any]) -> Asked | None:
         text, images = text_of(request), [part for part in request["messages"][-1]["content"] if "image_url" in part]
