@@ -135,7 +135,9 @@ def _units(questions: list[Any]) -> dict[str, set[str]]:
 # --- rules ---
 
 
-def test_wrong_reasoning_is_marked_and_comes_last(data: Path, tmp_path: Path) -> None:
+def test_wrong_reasoning_is_marked_and_comes_last(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = next(question for question in read_questions(data) if question.task == "depth").id
 
     def override(asked: Asked) -> Answer | None:
@@ -147,9 +149,18 @@ def test_wrong_reasoning_is_marked_and_comes_last(data: Path, tmp_path: Path) ->
         assert build(data, tmp_path / "cot", server.url, "--tasks", "depth") == 0
     right = {item.id: item.right for item in read_lines(tmp_path / "cot" / "reason.jsonl", Reasoned)}
     assert sorted(right.values()) == [False, True] and not right[wrong]
+    assert "explanations on" not in capsys.readouterr().err
     (asked,) = (asked for asked in stub.asked if asked.stage == "rules")
     assert asked.text.index(prompts.RIGHT_EXAMPLE) < asked.text.index(prompts.WRONG_EXAMPLE)
     assert "It looks small" in asked.text.partition(prompts.WRONG_EXAMPLE)[2]
+
+
+def test_rules_from_wrong_reasoning_alone_are_announced(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with teaching(data, lambda asked: "I cannot tell." if asked.stage == "reason" else None) as (_, server):
+        assert build(data, tmp_path / "cot", server.url, "--tasks", "depth", "--stages", "reason,rules") == 0
+    assert "none of the 2 explanations on depth reached the right answer" in capsys.readouterr().err
 
 
 def test_rules_may_be_edited_before_the_traces_are_written(
@@ -215,7 +226,7 @@ def test_a_blind_writer_is_shown_neither_answer_nor_boxes(data: Path, own_rules:
     assert {asked.stage for asked in stub.asked} == {"write", "judge"}
     for asked in stub.asked:
         assert "Right answer" not in asked.text and "Where the named" not in asked.text
-        assert "[[" not in asked.text.partition("<think>")[0].replace(prompts.FRAME, "")
+        assert "[[" not in asked.text.partition("<think>")[0].replace(prompts.BLIND_FRAME, "")
         assert (
             asked.stage == "judge" or not asked.question or f"answer>{shown_answer(asked.question)}" not in asked.text
         )
@@ -325,7 +336,27 @@ def test_a_judgement_is_fine_or_a_correction_and_nothing_else(
 
 
 def test_every_reason_that_goes_back_is_put_in_words() -> None:
-    assert {code for code in DROP_REASONS if not is_final((code,), blind=False)} - {"surplus"} == set(prompts.PROBLEMS)
+    sent_back = {code for code in DROP_REASONS if not is_final((code,), "pixel", blind=False)}
+    assert sent_back - {"surplus"} == set(prompts.PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("task", "verdict", "blind", "final"),
+    [
+        ("yaw", ("wrong_answer",), True, True),
+        ("yaw", ("wrong_answer",), False, False),
+        ("yaw", ("contradicts_answer",), True, False),
+        ("pixel", ("contradicts_answer",), True, True),
+        ("pixel", ("contradicts_answer",), False, False),
+        ("pixel", ("coordinates_outside", "too_long"), True, False),
+        ("yaw", ("refused",), False, True),
+        ("yaw", ("empty_reply",), True, False),
+    ],
+)
+def test_a_blind_writer_is_never_told_what_is_right(
+    task: str, verdict: tuple[str, ...], blind: bool, final: bool
+) -> None:
+    assert is_final(verdict, task, blind) == final
 
 
 # --- budgets ---

@@ -23,6 +23,11 @@ FRAME = (
     "Coordinates run from 0 to 1000: x over the whole width of the picture, to the right, y over its whole height, "
     "downwards. In running text a point is written [[x, y]] and a box [[x1, y1, x2, y2]], never otherwise."
 )
+# Of a writer who is not told where the objects are: its boxes would seldom be the true ones.
+BLIND_FRAME = (
+    "Coordinates run from 0 to 1000: x over the whole width of the picture, to the right, y over its whole height, "
+    "downwards. In running text a point is written [[x, y]], never otherwise; write no boxes."
+)
 FORM = "<think>the reasoning</think>\n<answer>the answer</answer>"
 KNOWN = "Where the named objects are: {boxes}\nRight answer: {answer}"
 OPTION_ANSWER = "The answer is one of the options, word for word."
@@ -164,7 +169,7 @@ def write_prompt(question: Question, rules: str, blind: bool, words: int) -> str
         question=_question(question),
         known="" if blind else _known(question),
         rules=rules,
-        frame=FRAME,
+        frame=BLIND_FRAME if blind else FRAME,
         words=words,
         discretion="" if blind else DISCRETION,
         form=FORM,
@@ -184,7 +189,7 @@ def judge_prompt(question: Question, attempt: str, blind: bool, words: int) -> s
         question=_question(question),
         known="" if blind else _known(question),
         attempt=attempt,
-        frame=FRAME,
+        frame=BLIND_FRAME if blind else FRAME,
         duty=JUDGE_ALONE if blind else JUDGE_AGAINST_TRUTH,
         words=words,
         form=FORM,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ def run_rules(out: Path, questions: Sequence[Question], teacher: Teacher, attemp
             f"{out / REASONED_FILE} holds no usable reasoning on {', '.join(lacking)} ({told}); make it anew with "
             "--stages reason --resume, or supply rules with --rules DIR"
         )
+
+    for task in left:
+        if not any(reasoned.right for _, reasoned in examples[task]):
+            told = "reached the right answer; read its rules before they are used"
+            print(f"none of the {len(examples[task])} explanations on {task} {told}", file=sys.stderr)
 
     def job(task: str) -> list[Distilled]:
         shown = sorted(examples[task], key=lambda example: (not example[1].right, example[0].id))

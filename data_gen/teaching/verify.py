@@ -97,7 +97,7 @@ def _verify(question: Question, draft: Draft, has_kept: bool, desk: Desk, budget
     """What becomes of one draft."""
     writing = Writing(draft.reasoning, draft.answer, draft.failed)
     first_verdict = problems_of(question, writing, budget)
-    if is_final(first_verdict, draft.blind):
+    if is_final(first_verdict, draft.task, draft.blind):
         return _verified(draft, writing, first_verdict, first_verdict)
     if has_kept:
         return _verified(draft, writing, (SURPLUS,), first_verdict)
@@ -106,15 +106,19 @@ def _verify(question: Question, draft: Draft, has_kept: bool, desk: Desk, budget
         judged = _judge(question, writing, f"{draft.sample}.{attempts}", desk)
         writing, corrected, spent = judged.writing, corrected or judged.corrected, spent + judged.spent
         verdict = (judged.problem,) if judged.problem else problems_of(question, writing, budget)
-        if not verdict or attempts == desk.settings.attempts or is_final(verdict, draft.blind):
+        if not verdict or attempts == desk.settings.attempts or is_final(verdict, draft.task, draft.blind):
             return _verified(draft, writing, verdict, first_verdict, corrected, attempts, spent)
         writing, cost = _write_again(question, writing, verdict, draft.sample, attempts, desk)
         attempts, spent = attempts + 1, spent + cost
 
 
-def is_final(verdict: Sequence[str], blind: bool) -> bool:
-    """Whether writing anew cannot help: the server will not do it, or a blind writer would have to be told."""
-    return not _FINAL.isdisjoint(verdict) or (blind and "wrong_answer" in verdict)
+def is_final(verdict: Sequence[str], task: str, blind: bool) -> bool:
+    """Whether writing anew cannot help: the server will not do it, or a blind writer would have to be told.
+
+    A blind writer's point may count as right and still be another than the true one, which its trace then contradicts.
+    """
+    untold = {"wrong_answer", "contradicts_answer"} if task == "pixel" else {"wrong_answer"}
+    return not _FINAL.isdisjoint(verdict) or (blind and not untold.isdisjoint(verdict))
 
 
 def _judge(question: Question, writing: Writing, name: str, desk: Desk) -> _Judged:
