@@ -121,8 +121,8 @@ def upright_size(path: Path) -> Size:
         raise _told(path, error) from error
 
 
-def open_rgb(path: Path, size: Size) -> Image.Image:
-    """An image as RGB, turned upright. Raises RecordError when it cannot be read or is not of `size`."""
+def open_rgb(path: Path, size: Size | None = None) -> Image.Image:
+    """An image as RGB, turned upright. Raises RecordError when it cannot be read or is not of `size`, if given."""
     try:
         with Image.open(path) as file:
             if file.mode not in _EIGHT_BIT_MODES:
@@ -134,7 +134,8 @@ def open_rgb(path: Path, size: Size) -> Image.Image:
         raise
     except _BROKEN_IMAGE as error:
         raise _told(path, error) from error
-    _check_size(path, image.size, size)
+    if size is not None:
+        _check_size(path, image.size, size)
     return image
 
 

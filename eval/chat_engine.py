@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 
 from PIL import Image
 
 from data_gen.chat import ChatClient, Message
 from data_gen.images import open_rgb
+from data_gen.in_order import map_as_completed
 from eval.engines import Reply, Request, by_image
 from rewards.boxes import Size
 
@@ -37,7 +37,7 @@ class ChatEngine:
         """
         left = (request for request in by_image(requests) if request.id not in done)
         try:
-            yield from as_they_come(ThreadPoolExecutor(self.concurrency), self._ask, left, 2 * self.concurrency)
+            yield from map_as_completed(ThreadPoolExecutor(self.concurrency), self._ask, left, 2 * self.concurrency)
         finally:
             if report := self.client.retry_report():
                 print(f"openai: {report}", file=sys.stderr)
@@ -46,33 +46,6 @@ class ChatEngine:
         # Images are encoded here, in the thread that sends them: never more in memory than questions in flight.
         reply = self.client.ask(request.id, [message_of(request)], temperature=0, max_tokens=self.max_new_tokens)
         return Reply(request.id, reply.text, reply.tokens)
-
-
-def as_they_come(
-    threads: ThreadPoolExecutor, ask: Callable[[Request], Reply], requests: Iterable[Request], ahead: int
-) -> Iterator[Reply]:
-    """The reply to every request as soon as it is there; at most `ahead` requests are taken and unanswered.
-
-    After the first failure no request is sent any more; replies still on their way are handed out, then it is raised.
-    """
-    waiting: set[Future[Reply]] = set()
-    failed: list[Future[Reply]] = []
-    left = iter(requests)
-    try:
-        while True:
-            waiting |= {threads.submit(ask, request) for request in islice(left, ahead - len(waiting))}
-            if not waiting:
-                break
-            finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in finished if future.exception() is None)
-            failed += [future for future in finished if future.exception() is not None]
-            if failed:
-                left = iter(())
-                waiting = {future for future in waiting if not future.cancel()}
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, what is under way may take minutes
-    if failed:
-        failed[0].result()
 
 
 def message_of(request: Request) -> Message:

@@ -19,7 +19,7 @@ from eval.engines import RandomEngine, Request, mean_tokens
 from eval.intervals import Interval, bootstrap_intervals
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, Grade, grade_answer, grade_text, unit_score
-from rewards.loc import loc_reward
+from rewards.loc import located_score
 from rewards.response import LOCATED_TAGS, Response, last_answer, parse
 from rewards.settings import RewardSettings
 
@@ -108,14 +108,13 @@ def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame,
             "strict": grade_answer(response.answer, truth, frame),
             "official": grade_text(output, truth, frame, "official"),
         },
-        loc=_loc(question, output, frame) if style == "located" else None,
+        loc=_loc(question, response, frame) if style == "located" else None,
     )
 
 
-def _loc(question: Question, output: str, frame: CoordinateFrame) -> float | None:
+def _loc(question: Question, response: Response, frame: CoordinateFrame) -> float:
     objects = [{"name": item.name, "bbox": item.bbox} for item in question.objects]
-    settings, (width, height) = RewardSettings(frame=frame), question.image_size
-    return loc_reward([output], settings=settings, objects=[objects], width=[width], height=[height])[0]
+    return located_score(response.boxes, objects, question.image_size, RewardSettings(frame=frame))
 
 
 Floors = Mapping[str, dict[str, float]]

@@ -29,7 +29,7 @@ def loc_reward(
     `giou`: (mean GIoU + 1) / 2. objects: per row, dicts with `name` and `bbox` in original pixels.
     """
     return [
-        settings.pay(_score(completion_text(item), named, (w, h), settings))
+        settings.pay(located_score(_boxes(item, (w, h), settings), named, (w, h), settings))
         for item, named, w, h in zip(completions, objects, width, height, strict=True)
     ]
 
@@ -50,8 +50,14 @@ def matched_boxes(
     return found
 
 
-def _score(text: str, objects: Sequence[dict[str, Any]], image_size: Size, settings: RewardSettings) -> float:
-    boxes = parse(text, settings.frame.size(image_size)).boxes
+def _boxes(completion: object, image_size: Size, settings: RewardSettings) -> tuple[NamedBox, ...]:
+    return parse(completion_text(completion), settings.frame.size(image_size)).boxes
+
+
+def located_score(
+    boxes: Sequence[NamedBox], objects: Sequence[dict[str, Any]], image_size: Size, settings: RewardSettings
+) -> float:
+    """Score in 0..1 of the boxes of a response, in the frame of the run, by `settings.loc_kind`."""
     predicted = matched_boxes(boxes, [item["name"] for item in objects], settings.frame, image_size)
     truths = [tuple(item["bbox"]) for item in objects]
     if settings.loc_kind == "giou":

@@ -20,6 +20,7 @@ from accelerate.utils import gather_object
 from data_gen.command_line import UsageError
 from training.batches import Batch, completion_tokens, merge_groups
 from training.schedule import Unit, in_twos
+from training.task_log import has_spread
 
 
 def groups_with_spread(rewards: torch.Tensor, weights: torch.Tensor, group: int) -> torch.Tensor:
@@ -29,10 +30,7 @@ def groups_with_spread(rewards: torch.Tensor, weights: torch.Tensor, group: int)
     does not count.
     """
     totals = (rewards * weights.to(rewards.device)).nansum(dim=1)
-    no_reward = rewards.isnan().all(dim=1)
-    lowest = totals.masked_fill(no_reward, torch.inf).view(-1, group).amin(dim=1)
-    highest = totals.masked_fill(no_reward, -torch.inf).view(-1, group).amax(dim=1)
-    return highest - lowest > 1e-6
+    return has_spread(totals.masked_fill(rewards.isnan().all(dim=1), torch.nan).view(-1, group))
 
 
 def other_prompts(units: Sequence[Unit], seen: set[int], seed: str) -> Iterator[int]:

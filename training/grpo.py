@@ -17,7 +17,7 @@ from data_gen.records import Question
 from training.arguments import fail
 from training.grpo_arguments import GRPOOptions, RewardArguments, SurdsGRPOConfig, parse_grpo
 from training.held_out_questions import HeldOut, check_schedule, read_held_out
-from training.reward_checks import check_rewards, check_tasks
+from training.reward_checks import check_rewards, check_tasks, check_verifier
 from training.vllm_check import require_vllm
 
 BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
@@ -57,21 +57,6 @@ def make_trainer(
     if schedule and schedule.needs_pass_rates:
         trainer.add_callback(OrderByPassRate(trainer, loaded.frame, measuring_options(options)))
     return trainer, loaded
-
-
-def check_verifier(options: GRPOOptions) -> None:
-    """Exit with 2 when the model that shall infer answers is not there; say what a server is not asked."""
-    verifier = options.rewards.verifier
-    if "logic" not in options.rewards.rewards.split(","):
-        return
-    try:
-        verifier.check_reference(options.config.beta > 0 or options.model.use_peft)
-        if client := verifier.client():
-            client.check()
-    except ValueError as error:
-        fail(str(error))
-    if verifier.served and options.config.process_index == 0:
-        print("logic: a server generates its answers (--logic-mode generate); no meters by --logic-compare-steps")
 
 
 def choose_questions(

@@ -17,7 +17,7 @@ from transformers import AutoProcessor, AutoTokenizer, BatchFeature, Qwen2_5_VLP
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.processing_utils import ProcessorMixin
 
-from data_gen.images import open_rgb, upright_size
+from data_gen.images import open_rgb
 from rewards.boxes import Size, smart_resize
 from training.bounded_cache import BoundedCache
 
@@ -63,7 +63,7 @@ class CachedImageProcessor(Qwen2VLImageProcessorPil):
         budget = budget_px or (self.size["shortest_edge"], self.size["longest_edge"])
         image = self._resized.get((path, budget))
         if image is None:
-            whole = open_rgb(Path(path), size_px or upright_size(Path(path)))
+            whole = open_rgb(Path(path), size_px)
             grid = smart_resize(whole.size, self.patch_size * self.merge_size, *budget)
             image = whole.resize(grid, self.resample)
             self._resized.put((path, budget), image, 3 * grid[0] * grid[1])
@@ -106,7 +106,7 @@ def _flat(images: Any) -> Iterator[Any]:
 def shown_images(processor: ProcessorMixin, images: Sequence[Any]) -> list[Any]:
     """Images for another program: paths are opened, and resized where the processor is one of ours."""
     cached = isinstance(processor.image_processor, CachedImageProcessor)
-    shown = processor.image_processor.shown if cached else lambda path: open_rgb(Path(path), upright_size(Path(path)))
+    shown = processor.image_processor.shown if cached else lambda path: open_rgb(Path(path))
     return [shown(image) if _is_path(image) else image for image in images]
 
 

@@ -9,7 +9,7 @@ from transformers.trainer_callback import ProgressCallback
 
 WATCHED = {  # name in the log -> name on the terminal
     "loss": "loss", "eval_loss": "eval loss", "mean_token_accuracy": "token accuracy", "reward": "reward", "kl": "kl",
-    "held_out/score": "held-out score",
+    "held_out/score": "held-out score", "stage": "stage", "dynamic/replaced": "groups replaced",
     "completions/mean_length": "length", "completions/clipped_ratio": "cut off",
     "frac_reward_zero_std": "groups without spread", "train_runtime": "seconds",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What can be said about the chosen rewards before a model is loaded."""
+"""What can be said about the chosen rewards, and who verifies, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ def unpaid_tasks(names: Sequence[str], weights: Sequence[float], questions: Sequ
     paid = {name for name, weight in zip(names, weights, strict=True) if weight}
     single = {question.task for question in questions if question.pair_id is None}
     return [task for task in TASKS if task in single] if paid == {"pair"} else []
+
+
+def check_verifier(options: GRPOOptions) -> None:
+    """Exit with 2 when the model that shall infer answers is not there; say what a server is not asked."""
+    verifier = options.rewards.verifier
+    if "logic" not in options.rewards.rewards.split(","):
+        return
+    try:
+        verifier.check_reference(options.config.beta > 0 or options.model.use_peft)
+        if client := verifier.client():
+            client.check()
+    except ValueError as error:
+        fail(str(error))
+    if verifier.served and options.config.process_index == 0:
+        print("logic: a server generates its answers (--logic-mode generate); no meters by --logic-compare-steps")

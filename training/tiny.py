@@ -87,12 +87,13 @@ def cached_tiny() -> Path:
 
 
 def _version() -> str:
-    """Changes with this file and the sentences that its tokenizer is trained on."""
+    """Changes with this file, the sentences that its tokenizer is trained on, and how its processor is saved."""
     import hashlib
 
     from data_gen import oracle_wording, prompts
+    from training import processor
 
-    sources = [Path(__file__), Path(prompts.__file__), Path(oracle_wording.__file__)]
+    sources = [Path(__file__), *(Path(str(module.__file__)) for module in (prompts, oracle_wording, processor))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
