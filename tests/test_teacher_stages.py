@@ -192,7 +192,7 @@ def test_own_rules_need_no_reasoner(data: Path, own_rules: Path, tmp_path: Path)
     out = tmp_path / "cot"
     with teaching(data) as (stub, server):
         options = ["--data", str(data), "--out", str(out), "--writer", server.url, "--writer-model", "scribe"]
-        assert main([*options, "--rules", str(own_rules)]) == 0
+        assert main([*options, "--rules", str(own_rules), "--stages", "write"]) == 0
         assert main([*options, "--resume"]) == 0
     assert {asked.stage for asked in stub.asked} == {"write", "judge"}
     assert len(read_traces(out / "cot.jsonl")) == len(read_questions(data))

@@ -74,6 +74,8 @@ def plan_of(course: Course, state: RunState) -> Plan:
         anew = min(course.stages, key=STAGES.index)
         state = state.before(anew)
     left = unfinished(state, course.stages or STAGES)
+    if course.rules and "write" in left and "rules" not in left:
+        left = [*unfinished(state, ["rules"]), *left]  # which copies what is supplied
     if not course.stages and ("rules" not in left or course.rules):  # nothing needs the reasoning any more
         left = [stage for stage in left if stage != "reason"]
     _check_order(course, state, left)
