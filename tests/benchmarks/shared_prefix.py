@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -113,7 +112,7 @@ def cost(questions: Path, group: int, rounds: int) -> Cost:
 
 
 def resident_mb(peak: bool = False) -> float:
-    """Memory of this process now, or the most since `forget_peak`."""
+    """Memory of this process now, or the most since it began or was told to forget."""
     field = "VmHWM" if peak else "VmRSS"
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
@@ -124,7 +123,7 @@ def memory(questions: Path, way: str) -> None:
     make_trainer(questions, "tiny", questions.parent / "out")
     loaded = resident_mb()
     trainer, batch = filled_trainer(questions, way, MEMORY_GROUP)
-    whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - loaded
+    whole = resident_mb(peak=True) - loaded
     Path("/proc/self/clear_refs").write_text("5")  # begins a new peak
     for _ in range(2):
         update(trainer, batch)
@@ -146,6 +145,11 @@ def report(costs: list[Cost], peaks: dict[str, tuple[float, float]]) -> None:
         grown = one.shared_s / costs[0].shared_s
         spread = f"({one.least:.2f} to {one.most:.2f})"
         print(f"{one.group:>3} {one.stock_s:>9.3f} {one.shared_s:>9.3f} {one.ratio:>6.2f} {spread} {grown:>6.2f}")
+    if len(costs) > 1:
+        groups = [one.group for one in costs]
+        for way, seconds in zip(WAYS, ([one.stock_s for one in costs], [one.shared_s for one in costs]), strict=True):
+            each, once = statistics.linear_regression(groups, seconds)
+            print(f"{way}: {once:.3f} s + {each:.3f} s per completion, the straight line through these")
     for way, (whole, updates) in peaks.items():
         print(f"{way}: peak over the loaded model {whole:.0f} MB with generation, {updates:.0f} MB in updates")
     stock, shared = (peaks[way] for way in WAYS)
