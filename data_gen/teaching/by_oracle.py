@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from data_gen.command_line import UsageError
-from data_gen.files import read_json, write_json
+from data_gen.files import read_json
 from data_gen.folders import OutputFolder
 from data_gen.images import MANIFEST, image_root
-from data_gen.oracle import ENDINGS, ending_of, oracle_trace
+from data_gen.oracle import oracle_trace
 from data_gen.records import Question, Trace, trace_to_row, write_rows
-from data_gen.teaching.figures import figures_by_task, told
-from data_gen.teaching.records import RUN_FILE
+from data_gen.teaching.records import RUN_FILE, Verified
+from data_gen.teaching.report import finish_run
 from data_gen.teaching.selection import Selection, write_manifest
 from data_gen.teaching.state import SUMMARY_FILE, TRACES_FILE
+from data_gen.teaching.summary import summarise_run
 from data_gen.trace_checks import MAX_WORDS, TraceBudget, trace_problems
 
 
@@ -45,9 +45,9 @@ def build_by_oracle(
     kept = [trace for trace in traces if not trace.verdict]
     write_rows(out / TRACES_FILE, map(trace_to_row, kept))
     write_manifest(root, out)
-    tasks = _figures(questions, traces)
-    write_json(out / SUMMARY_FILE, {"settings": asdict(settings), "kept": len(kept), "tasks": tasks})
-    print(told(tasks, out / TRACES_FILE))
+    asked = Counter(question.task for question in questions)
+    summary = summarise_run(asdict(settings), asked, map(_verified, traces), kept)
+    finish_run(out, summary, questions, root)
 
 
 def _root(arguments: argparse.Namespace) -> Path | None:
@@ -62,18 +62,13 @@ def _checked(question: Question, seed: int, budget: TraceBudget) -> Trace:
     return replace(trace, verdict=trace_problems(question, trace.reasoning, budget=budget))
 
 
-def _figures(questions: Sequence[Question], traces: Sequence[Trace]) -> dict[str, dict[str, Any]]:
-    dropped: dict[str, Counter[str]] = defaultdict(Counter)
-    endings: dict[str, Counter[str]] = defaultdict(Counter)
-    for trace in traces:
-        dropped[trace.question.task].update(trace.verdict)
-        if not trace.verdict:
-            endings[trace.question.task][ending_of(trace.question.id)] += 1
-    kept = ((trace.question, trace.reasoning) for trace in traces if not trace.verdict)
-    return {
-        task: {**figures, "endings": {name: endings[task][name] for name in ENDINGS}}
-        for task, figures in figures_by_task(questions, kept, dropped).items()
-    }
+def _verified(trace: Trace) -> Verified:
+    """A trace as the stages of teachers record it: there is one draft, which nobody corrects."""
+    question, verdict = trace.question, trace.verdict
+    return Verified(
+        question.id, question.task, 0, trace.teacher, trace.rules, False, trace.reasoning, question.answer_text, False,
+        trace.attempts, verdict, verdict,
+    )  # fmt: skip
 
 
 def _is_finished(out: Path, settings: OracleSettings) -> bool:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from data_gen.chat import ChatClient
 from data_gen.command_line import UsageError
-from data_gen.files import write_json
 from data_gen.folders import OutputFolder
 from data_gen.images import check_images, image_root
-from data_gen.records import Question, read_traces
-from data_gen.teaching.figures import figures_by_task, told
+from data_gen.records import Question
+from data_gen.teaching.costs import prices_of
 from data_gen.teaching.pipeline import Course, Plan, plan_of, teach
-from data_gen.teaching.records import RUN_FILE, STAGES, VERIFIED_FILE, Verified, read_lines
+from data_gen.teaching.records import RUN_FILE, STAGES
+from data_gen.teaching.report import finish_run
 from data_gen.teaching.rules import supplied_digest
 from data_gen.teaching.selection import Selection, write_manifest
 from data_gen.teaching.settings import TeachingSettings
-from data_gen.teaching.state import SUMMARY_FILE, TRACES_FILE, RunState, read_state
+from data_gen.teaching.state import SUMMARY_FILE, RunState, read_state
+from data_gen.teaching.summary import summarise_folder
 from data_gen.teaching.teacher import Teacher
 
 REASONER_TOKENS, WRITER_TOKENS = 4096, 2048  # the most that one reply may take
@@ -43,11 +42,11 @@ def build_by_servers(
     _check_images(plan, questions, root)
     folder.prepare()
     write_manifest(root, out)
-    if teach(course, plan, _prices(arguments)):
-        tasks = _figures(out, questions)
-        kept = sum(figures["kept"] for figures in tasks.values())
-        write_json(out / SUMMARY_FILE, {"settings": asdict(course.settings), "kept": kept, "tasks": tasks})
-        print(told(tasks, out / TRACES_FILE))
+    if teach(course, plan, prices_of(arguments)):
+        settings = course.settings
+        count_tokens = settings.budget().count_tokens if settings.tokenizer else None
+        summary = summarise_folder(out, asdict(settings), questions, count_tokens)
+        finish_run(out, summary, questions, root)
 
 
 def read_course(
@@ -112,18 +111,3 @@ def _check_images(plan: Plan, questions: Sequence[Question], root: Path) -> None
     """Raise FileNotFoundError or RecordError when the images that will be shown are not all there."""
     if set(plan.left) - {"rules"}:
         check_images(questions, root)
-
-
-def _prices(arguments: argparse.Namespace) -> dict[str, float]:
-    given = {"in": arguments.price_in, "out": arguments.price_out}
-    return {name: price for name, price in given.items() if price is not None}
-
-
-def _figures(out: Path, questions: Sequence[Question]) -> dict[str, dict[str, Any]]:
-    dropped: dict[str, Counter[str]] = defaultdict(Counter)
-    kept = 0
-    for item in read_lines(out / VERIFIED_FILE, Verified):
-        dropped[item.task].update(item.verdict)
-        kept += not item.verdict
-    traces = read_traces(out / TRACES_FILE) if kept else []
-    return figures_by_task(questions, ((trace.question, trace.reasoning) for trace in traces), dropped)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from data_gen.command_line import HelpFormatter, UsageError, positive
+from data_gen.teaching.costs import add_price_options
 from data_gen.teaching.records import STAGES
 from data_gen.trace_checks import MAX_WORDS
 from rewards.grading import TASKS
@@ -64,5 +65,4 @@ def _add_server_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-tokens", type=positive, default=512, help="longest response, boxes and answer included")
     group.add_argument("--temperature", type=float, default=0.7, help="of the reasoner and the writer; judging is "
                        "greedy")  # fmt: skip
-    group.add_argument("--price-in", type=float, help="price of a million tokens read, for the report")
-    group.add_argument("--price-out", type=float, help="price of a million tokens written, for the report")
+    add_price_options(group)

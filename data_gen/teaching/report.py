@@ -1,0 +1,232 @@
+"""The report on runs of data_gen/build_cot.py: their figures side by side, their rules, and random traces, on one page.
+
+Files are read line by line; pictures are only held of the questions that are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_gen.columns import aligned, decimal, percent
+from data_gen.command_line import UsageError
+from data_gen.files import write_whole
+from data_gen.images import MANIFEST, image_root
+from data_gen.pages import TASK_TITLES, page_template
+from data_gen.records import Question
+from data_gen.teaching.comparison import Comparison, compare, read_outcomes
+from data_gen.teaching.costs import cost_of, total_cost
+from data_gen.teaching.report_cards import Card, Source, choose, make_cards
+from data_gen.teaching.rules import Rules, read_rules, rules_path
+from data_gen.teaching.state import TRACES_FILE
+from data_gen.teaching.summary import STEPS, RunSummary, priced, read_summary, write_summary
+from rewards.grading import TASKS
+
+TEMPLATE = Path(__file__).with_name("report.html")
+PAGE = "report.html"
+# Okabe and Ito's colours, told apart by colour-blind readers too.
+RUN_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#555555")
+SHOWN, SHOWN_DROPPED = 20, 8
+# What is told of a run's settings, where it has them.
+TOLD_SETTINGS = (
+    "data", "tasks", "limit", "seed", "blind", "samples", "attempts", "k", "temperature", "max_words", "max_tokens",
+    "tokenizer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run as the page shows it. rules: by task, none where there are none."""
+
+    label: str
+    colour: str
+    summary: RunSummary
+    rules: dict[str, Rules]
+
+    @property
+    def cost(self) -> float | None:
+        """What it cost at its prices; None where they are not known."""
+        return total_cost(self.summary.stages, self.summary.prices)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens read and written, of all stages."""
+        stages = self.summary.stages.values()
+        return sum(stage.tokens_in for stage in stages), sum(stage.tokens_out for stage in stages)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A histogram of several runs: names of the bins, and per run the share of its traces in each."""
+
+    bins: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+
+    @property
+    def top(self) -> float:
+        """The highest share."""
+        return max((share for shares in self.shares for share in shares), default=0.0) or 1.0
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    prices: Mapping[str, float] | None = None,
+    questions: Mapping[str, Question] | None = None,
+    images: Path | None = None,
+    seed: int = 0,
+) -> list[Run]:
+    """Write the page on some finished runs, the first of which the others are held against. Returns them.
+
+    prices: per million tokens, as `costs.PRICES` names them; those of a run itself are overruled. questions: by id, of
+    traces that were dropped, as the folders only hold those of kept ones. images: their folder, where the manifest of
+    the first run does not lead there. Raises UsageError and RecordError.
+    """
+    if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out names the page, a file that ends in .html; got {out}")
+    runs = read_runs(folders, prices or {})
+    outcomes = [read_outcomes(folder) for folder in folders]
+    comparisons = [compare(other, outcomes[0]) for other in outcomes[1:]]
+    chosen = choose(outcomes, SHOWN, SHOWN_DROPPED, seed)
+    sources = [Source(folder, images or _images(folder), questions or {}) for folder in folders]
+    cards = make_cards(sources, [*chosen.kept, *chosen.dropped])
+    dropped = set(chosen.dropped)
+    sections = (
+        [card for card in cards if card.question.id not in dropped],
+        [card for card in cards if card.question.id in dropped],
+    )
+    write_whole(out, render(runs, comparisons, sections, seed))
+    return runs
+
+
+def finish_run(
+    folder: Path, summary: RunSummary, questions: Sequence[Question], images: Path | None, more: Sequence[str] = ()
+) -> None:
+    """Write summary.json, which marks a finished run, then the page on it, and tell both on the terminal.
+
+    images: their folder, None where it is not known.
+    """
+    write_summary(folder, summary)
+    page = folder / PAGE
+    write_report([folder], page, questions={question.id: question for question in questions}, images=images)
+    print("\n".join([told(folder.name, summary), *more, f"written to {folder / TRACES_FILE}; {page} shows some"]))
+
+
+def told(label: str, summary: RunSummary) -> str:
+    """A run in a few lines for the terminal."""
+    head = ["Task", "questions", "kept", "%", "words", "hold answer %", "end with it %"]
+    rows = [
+        [
+            TASK_TITLES[task], str(f.questions), str(f.kept), percent(f.kept_share), decimal(f.mean_words, 1),
+            percent(f.holds_answer), percent(f.ends_with_answer),
+        ]
+        for task, f in summary.tasks.items()
+    ]  # fmt: skip
+    total = ["all", str(summary.questions), str(summary.kept), percent(summary.kept / summary.questions), "", "", ""]
+    reasons = sum((Counter(figures.dropped) for figures in summary.tasks.values()), Counter[str]())
+    lines = [f"{label}: {summary.teacher}", *aligned([head, *rows, total])]
+    if reasons:
+        lines.append("dropped: " + ", ".join(f"{count} {in_words(reason)}" for reason, count in reasons.most_common()))
+    if summary.stages:
+        lines.append(_told_expenses(summary))
+    return "\n".join(lines) + "\n"
+
+
+def _told_expenses(summary: RunSummary) -> str:
+    stages, cost = summary.stages.values(), total_cost(summary.stages, summary.prices)
+    parts = [
+        f"{sum(stage.requests for stage in stages)} requests ({sum(stage.retries for stage in stages)} retries)",
+        f"{sum(stage.tokens_in for stage in stages)} tokens read, {sum(stage.tokens_out for stage in stages)} written",
+        f"{summary.wall_s / 60:.1f} minutes",
+    ]
+    if summary.kept_per_minute:
+        parts.append(f"{summary.kept_per_minute:.1f} kept traces a minute")
+    return ", ".join(parts if cost is None else [*parts, f"cost {cost:.2f}"])
+
+
+def read_runs(folders: Sequence[Path], prices: Mapping[str, float]) -> list[Run]:
+    """The runs of some folders, named apart. Raises UsageError for a folder without a finished run."""
+    labels = [folder.resolve().name for folder in folders]
+    if len(set(labels)) < len(labels):
+        labels = [str(folder) for folder in folders]
+    runs = []
+    for place, (label, folder) in enumerate(zip(labels, folders, strict=True)):
+        summary = priced(read_summary(folder), prices)
+        tasks = [task for task in summary.tasks if rules_path(folder, task).is_file()]
+        runs.append(Run(label, RUN_COLOURS[place % len(RUN_COLOURS)], summary, read_rules(folder, tasks)))
+    return runs
+
+
+def render(
+    runs: Sequence[Run],
+    comparisons: Sequence[Mapping[str, Comparison]],
+    sections: tuple[Sequence[Card], Sequence[Card]],
+    seed: int,
+) -> str:
+    """The page as text; everything that comes from a file is escaped. sections: cards of kept and of dropped traces."""
+    tasks = [task for task in TASKS if any(task in run.summary.tasks for run in runs)]
+    kept, dropped = sections
+    return page_template(TEMPLATE).render(
+        runs=runs,
+        tasks=tasks,
+        titles={**TASK_TITLES, "all": "All"},
+        comparisons=[(run, compared) for run, compared in zip(runs[1:], comparisons, strict=True) if compared],
+        apart=[run.label for run, compared in zip(runs[1:], comparisons, strict=True) if not compared],
+        words={task: bars(runs, task, "words") for task in tasks},
+        tokens={task: bars(runs, task, "tokens") for task in tasks},
+        counted=any(figures.tokens for run in runs for figures in run.summary.tasks.values()),
+        reasons=reason_rows,
+        cost_of=cost_of,
+        told_settings=told_settings,
+        in_words=in_words,
+        kept=kept,
+        dropped=dropped,
+        pictures={card.picture.key: card.picture for card in [*kept, *dropped]}.values(),
+        seed=seed,
+    )
+
+
+def bars(runs: Sequence[Run], task: str, kind: str) -> Bars:
+    """The histograms of `words` or `tokens` of a task, in shares of each run's kept traces."""
+    histograms: list[dict[str, int]] = [
+        getattr(run.summary.tasks[task], kind) if task in run.summary.tasks else {} for run in runs
+    ]
+    first = [int(name.split("-")[0]) for histogram in histograms for name in histogram]
+    step = STEPS[kind]
+    bins = tuple(f"{low}-{low + step - 1}" for low in range(min(first), max(first) + 1, step)) if first else ()
+    return Bars(bins, tuple(_shares(histogram, bins) for histogram in histograms))
+
+
+def reason_rows(run: Run) -> list[tuple[str, list[tuple[int, int]], tuple[int, int]]]:
+    """Reason, per task how many first drafts had it and how many dropped ones, and the same in all; the worst first."""
+    figures = list(run.summary.tasks.values())
+    rows = []
+    for reason in dict.fromkeys(name for item in figures for name in (*item.dropped, *item.first_dropped)):
+        counts = [(item.first_dropped.get(reason, 0), item.dropped.get(reason, 0)) for item in figures]
+        rows.append((reason, counts, (sum(first for first, _ in counts), sum(last for _, last in counts))))
+    return sorted(rows, key=lambda row: (-row[2][1], -row[2][0], row[0]))
+
+
+def told_settings(settings: Mapping[str, Any]) -> str:
+    """The settings that a reader asks about, in one line."""
+    told = [(name, settings[name]) for name in TOLD_SETTINGS if settings.get(name) not in (None, False, "")]
+    words = [(name, ", ".join(value) if isinstance(value, list | tuple) else value) for name, value in told]
+    return "; ".join(in_words(name) if value is True else f"{in_words(name)} {value}" for name, value in words)
+
+
+def in_words(code: str) -> str:
+    """A code as words."""
+    return code.replace("_", " ")
+
+
+def _shares(histogram: Mapping[str, int], bins: Sequence[str]) -> tuple[float, ...]:
+    total = sum(histogram.values())
+    return tuple(histogram.get(name, 0) / total if total else 0.0 for name in bins)
+
+
+def _images(folder: Path) -> Path | None:
+    """The folder of a run's images, where its manifest leads there."""
+    return image_root(folder / MANIFEST) if (folder / MANIFEST).is_file() else None
