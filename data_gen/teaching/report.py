@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.columns import aligned, decimal, percent
+from data_gen.columns import NONE, aligned, decimal, percent
 from data_gen.command_line import UsageError
 from data_gen.files import write_whole
 from data_gen.images import MANIFEST, image_root
@@ -140,7 +140,7 @@ def _told_expenses(summary: RunSummary) -> str:
     parts = [
         f"{sum(stage.requests for stage in stages)} requests ({sum(stage.retries for stage in stages)} retries)",
         f"{sum(stage.tokens_in for stage in stages)} tokens read, {sum(stage.tokens_out for stage in stages)} written",
-        f"{summary.wall_s / 60:.1f} minutes",
+        span(summary.wall_s),
     ]
     if summary.kept_per_minute:
         parts.append(f"{summary.kept_per_minute:.1f} kept traces a minute")
@@ -175,13 +175,14 @@ def render(
         titles={**TASK_TITLES, "all": "All"},
         comparisons=[(run, compared) for run, compared in zip(runs[1:], comparisons, strict=True) if compared],
         apart=[run.label for run, compared in zip(runs[1:], comparisons, strict=True) if not compared],
-        words={task: bars(runs, task, "words") for task in tasks},
-        tokens={task: bars(runs, task, "tokens") for task in tasks},
+        words=bars(runs, tasks, "words"),
+        tokens=bars(runs, tasks, "tokens"),
         counted=any(figures.tokens for run in runs for figures in run.summary.tasks.values()),
         reasons=reason_rows,
         cost_of=cost_of,
         told_settings=told_settings,
         in_words=in_words,
+        span=span,
         kept=kept,
         dropped=dropped,
         pictures={card.picture.key: card.picture for card in [*kept, *dropped]}.values(),
@@ -189,15 +190,16 @@ def render(
     )
 
 
-def bars(runs: Sequence[Run], task: str, kind: str) -> Bars:
-    """The histograms of `words` or `tokens` of a task, in shares of each run's kept traces."""
-    histograms: list[dict[str, int]] = [
-        getattr(run.summary.tasks[task], kind) if task in run.summary.tasks else {} for run in runs
-    ]
-    first = [int(name.split("-")[0]) for histogram in histograms for name in histogram]
+def bars(runs: Sequence[Run], tasks: Sequence[str], kind: str) -> dict[str, Bars]:
+    """The histograms of `words` or `tokens` of each task, in shares of a run's kept traces; all with the same bins."""
+    histograms: dict[str, list[dict[str, int]]] = {
+        task: [getattr(run.summary.tasks[task], kind) if task in run.summary.tasks else {} for run in runs]
+        for task in tasks
+    }
+    last = max((int(name.split("-")[1]) for rows in histograms.values() for row in rows for name in row), default=0)
     step = STEPS[kind]
-    bins = tuple(f"{low}-{low + step - 1}" for low in range(min(first), max(first) + 1, step)) if first else ()
-    return Bars(bins, tuple(_shares(histogram, bins) for histogram in histograms))
+    bins = tuple(f"{low}-{low + step - 1}" for low in range(1, last, step))
+    return {task: Bars(bins, tuple(_shares(row, bins) for row in rows)) for task, rows in histograms.items()}
 
 
 def reason_rows(run: Run) -> list[tuple[str, list[tuple[int, int]], tuple[int, int]]]:
@@ -215,6 +217,16 @@ def told_settings(settings: Mapping[str, Any]) -> str:
     told = [(name, settings[name]) for name in TOLD_SETTINGS if settings.get(name) not in (None, False, "")]
     words = [(name, ", ".join(value) if isinstance(value, list | tuple) else value) for name, value in told]
     return "; ".join(in_words(name) if value is True else f"{in_words(name)} {value}" for name, value in words)
+
+
+def span(seconds: float) -> str:
+    """A time by the clock in words, or a dash where none was measured."""
+    if not seconds:
+        return NONE
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def in_words(code: str) -> str:
