@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from chat_server import Answer, image_of
+from sample_questions import CENTRE
+from sample_questions import questions as sample_questions
 from small_questions import SIZE, write_small_set
 from teacher_stub import Asked, build, shown_answer, teaching, trace_of, written, wrong_answer
 
 from data_gen.oracle import oracle_trace
 from data_gen.records import question_to_row, read_questions, read_traces, write_rows
 from data_gen.teaching import prompts
+from data_gen.teaching.coordinates import answer_as_stored, as_stored, box_as_shown
 from data_gen.teaching.reason import sampled_questions
 from data_gen.teaching.records import DROP_REASONS, Draft, Reasoned, Verified, read_lines
 from data_gen.teaching.rules import numbered_list
@@ -100,6 +103,26 @@ def test_teachers_see_coordinates_up_to_1000_and_files_hold_pixels(data: Path, t
         assert (draft.reasoning, draft.answer) == (oracle_trace(question).reasoning, question.answer_text)
 
 
+def test_what_a_teacher_repeats_of_the_truth_is_stored_as_the_very_pixels() -> None:
+    """At 1600x900 a step of a teacher is 1.6 pixels wide."""
+    for question in sample_questions(40):
+        for item in question.objects:
+            shown = box_as_shown(item.bbox, question.image_size)
+            assert as_stored(shown, question) == f"[[{', '.join(str(round(value)) for value in item.bbox)}]]"
+        answer = shown_answer(question)
+        assert answer_as_stored(answer, question) == question.answer_text
+        if question.task == "pixel":
+            assert answer_as_stored(f"[{answer}]", question) == question.answer_text
+            assert as_stored(f"It is at [{answer}].", question) == f"It is at [{question.answer_text}]."
+
+
+@pytest.mark.parametrize(
+    ("answer", "stored"), [("[500, 500]", "[800, 450]"), ("nowhere", "nowhere"), ("[1, 2, 3]", "[1, 2, 3]"), ("", "")]
+)
+def test_other_points_are_converted_and_what_is_none_stays(answer: str, stored: str) -> None:
+    assert answer_as_stored(answer, CENTRE) == stored
+
+
 def test_the_location_part_is_that_of_the_true_boxes(data: Path, tmp_path: Path) -> None:
     def override(asked: Asked) -> Answer | None:
         located = asked.question and asked.stage == "write"
@@ -115,9 +138,7 @@ def test_the_location_part_is_that_of_the_true_boxes(data: Path, tmp_path: Path)
 
 
 def test_the_seed_draws_whole_units() -> None:
-    from sample_questions import questions
-
-    asked = questions(60)
+    asked = sample_questions(60)
     first, again, other = (sampled_questions(asked, 3, seed) for seed in (0, 0, 1))
     assert first == again != other
     assert {task: len(units) for task, units in _units(first).items()} == dict.fromkeys(prompts.MEANINGS, 3)

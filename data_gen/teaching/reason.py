@@ -57,6 +57,6 @@ def _reasoned(question: Question, said: Said, model: str) -> Reasoned:
     failed = said.failed or ("" if text else NO_TRACE)
     # Reasoners close in their own ways; then it counts what the text concludes with.
     answer = response.answer or concluded_option(text, question.options) or ""
-    answer, text = answer_as_stored(answer, question.image_size), as_stored(text, question.image_size)
+    answer, text = answer_as_stored(answer, question), as_stored(text, question)
     right = not failed and is_right(question, answer)
     return Reasoned(question.id, question.task, model, text, answer, right, failed, said.spent)

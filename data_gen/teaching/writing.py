@@ -32,10 +32,10 @@ def read_writing(said: Said, question: Question) -> Writing:
     response = parse(said.text, tags=_TAGS)
     if response.think is None:
         return Writing(failed=CUT if said.cut else NO_TRACE)
-    reasoning = as_stored(response.think, question.image_size)
+    reasoning = as_stored(response.think, question)
     if not response.answer:
         return Writing(reasoning, failed=CUT if said.cut else NO_ANSWER)
-    return Writing(reasoning, answer_as_stored(response.answer, question.image_size))
+    return Writing(reasoning, answer_as_stored(response.answer, question))
 
 
 def is_right(question: Question, answer: str) -> bool:
