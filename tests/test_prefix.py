@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig
-from prefix_processes import CASES, GROUP, apart, make_trainer, relative, train, train_both
-from sharp_model import SHARPER, sharp_tiny, write_noise
+from prefix_processes import GROUP, make_trainer, relative, save_sharp
+from sharp_model import write_noise
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
@@ -27,7 +22,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 import training.prefix
 import training.prefix_attention
-from training.model import load_model, save_frame
+from training.model import load_model
 from training.packing import GroupSpan, PackedRow, pack
 from training.prefill import Continuation, Prefixes, generate_from
 from training.prefix_attention import packed_attention
@@ -36,25 +31,9 @@ TEMPERATURE = "0.9"
 WIDTH = 17  # of the completions, in tokens
 
 
-def save_sharp(folder: Path, sharper: float) -> str:
-    """The tiny model with sharp attention as a checkpoint; one token in eight ends a completion."""
-    loaded = sharp_tiny()
-    with torch.no_grad():
-        for layer in loaded.model.model.language_model.layers:
-            for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
-                projection.weight.mul_(sharper / SHARPER)
-    vocabulary = range(8, loaded.model.config.text_config.vocab_size)
-    loaded.model.generation_config.eos_token_id = [loaded.processor.tokenizer.eos_token_id, *vocabulary[::8]]
-    loaded.model.save_pretrained(folder)
-    loaded.processor.save_pretrained(folder)
-    save_frame(folder, loaded.frame, tiny=True)
-    return str(folder)
-
-
 @pytest.fixture(scope="module")
 def sharp(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A third as sharp as elsewhere: through several steps, rounding errors of the sharpest grow tenfold each."""
-    return save_sharp(tmp_path_factory.mktemp("sharp"), SHARPER / 3)
+    return save_sharp(tmp_path_factory.mktemp("sharp"))
 
 
 @pytest.fixture(scope="module")
@@ -287,53 +266,12 @@ def test_a_saved_model_is_an_ordinary_one(trainers: tuple[Any, Any], batch: Batc
         assert torch.equal(again(**text).logits, shared.model.eval()(**text).logits)
 
 
-def test_groups_stay_together_and_their_pictures_are_kept_once(sharp: str, questions: Path, tmp_path: Path) -> None:
-    trainer = make_trainer(questions, sharp, tmp_path, "--max_steps", "1")
-    patches: list[int] = []
-    visual = trainer.model.model.visual
-    visual.register_forward_pre_hook(lambda _, args: patches.append(len(args[0])) if torch.is_grad_enabled() else None)
-    train(trainer)
-    buffered = trainer._buffered_inputs
-    assert len(buffered) == 2 and len(patches) == 2
-    for held, seen in zip(buffered, patches, strict=True):
-        assert held["num_images"] == [1, 0, 0, 0, 1, 0, 0, 0]
-        assert len(held["image_grid_thw"]) == 2 and len(held["pixel_values"]) == seen
-        for prompts in held["prompt_ids"].view(2, GROUP, -1):
-            assert (prompts == prompts[0]).all()
-
-
-def test_groups_that_were_taken_apart_stop_the_run(
-    sharp: str, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training.prefix, "blocks_kept_together", lambda _: nullcontext())  # TRL's own shuffling
-    trainer = make_trainer(questions, sharp, tmp_path, "--max_steps", "1")
-    with pytest.raises(ValueError, match=r"different (prompts|pictures)"):
-        train(trainer)
-
-
 def test_trls_shuffling_is_put_back_whatever_happens(trainers: tuple[Any, Any]) -> None:
     stock = grpo_trainer.shuffle_sequence_dict
     with pytest.raises(RuntimeError), training.prefix.blocks_kept_together(4):
         assert grpo_trainer.shuffle_sequence_dict is not stock
         raise RuntimeError
     assert grpo_trainer.shuffle_sequence_dict is stock
-
-
-def test_evaluation_gives_the_same_figures(sharp: str, questions: Path, tmp_path: Path) -> None:
-    options = ("--num_generations_eval", "2", "--per_device_eval_batch_size", "4", "--beta", "0.1")
-    options += ("--reward_weights", "1")
-    seen = []
-    for words in (("--shared_prefix", "false"), ()):
-        trainer = make_trainer(questions, sharp, tmp_path, *options, *words)
-        with torch.no_grad():
-            for weight in trainer.model.parameters():  # away from the reference model
-                weight.mul_(1.01)
-        torch.manual_seed(0)
-        seen.append(GRPOTrainer.evaluate(trainer, trainer.train_dataset.select(range(5))))
-    stock, shared = seen
-    for name in ("eval_loss", "eval_kl", "eval_entropy", "eval_completions/mean_length"):
-        assert shared[name] == pytest.approx(stock[name], rel=1e-4), name
-    assert stock["eval_kl"] > 1e-4
 
 
 @pytest.mark.parametrize(
@@ -365,77 +303,6 @@ def test_what_is_not_supported_has_a_reason(
         owner = getattr(owner, parent)
     monkeypatch.setattr(owner, name, value, raising=False)
     assert words in (training.prefix.why_not(trainer) or "")
-
-
-def test_an_unsupported_setting_is_told_once_and_trained_by_trl(
-    sharp: str, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    odd = ("--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4", "--max_steps", "1")
-    trainer = make_trainer(questions, sharp, tmp_path, *odd)
-    assert capsys.readouterr().err.count("every completion encodes its own prompt in the update: --per_device") == 1
-    assert trainer.model.config.text_config._attn_implementation == "sdpa"
-    trained = train(trainer)
-    assert not trained.shared and trained.moved() > 1e-4
-    make_trainer(questions, sharp, tmp_path, "--shared_prefix", "false")
-    assert "encodes its own prompt" not in capsys.readouterr().err
-
-
-def check_case(case: str, model: str, questions: Path, out: Path) -> None:
-    stock, shared = train_both(questions, model, out, *CASES[case])
-    assert shared.shared and not stock.shared
-    assert shared.completions == stock.completions and len({len(ids) for ids in stock.completions}) > 5
-    assert apart(shared, stock) < 5e-5
-    assert stock.moved() > 5e-4
-    for one, other in zip(shared.log, stock.log, strict=True):
-        for name in {"grad_norm", "entropy", "kl", "clip_ratio/region_mean"} & other.keys():
-            assert one[name] == pytest.approx(other[name], rel=1e-3, abs=1e-5), name
-
-
-@pytest.mark.parametrize("case", ["full", "lora"])
-def test_four_steps_end_where_trls_do(case: str, sharp: str, questions: Path, tmp_path: Path) -> None:
-    check_case(case, sharp, questions, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", ["checkpointed", "iterations", "reference", "frozen", "subgroups", "masked", "everything"]
-)
-def test_four_steps_of_the_other_settings(case: str, sharp: str, questions: Path, tmp_path: Path) -> None:
-    check_case(case, sharp, questions, tmp_path)
-
-
-def test_a_step_with_wrong_positions_ends_elsewhere(
-    sharp: str, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training.prefix, "pack", shifted)
-    stock, shared = train_both(questions, sharp, tmp_path, "--max_steps", "1")
-    assert apart(shared, stock) > 1e-2
-
-
-needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "iterations",
-        pytest.param("everything", marks=pytest.mark.slow),
-        pytest.param("lora", marks=pytest.mark.slow),
-        pytest.param("spanning", marks=pytest.mark.slow),
-        pytest.param("zero2", marks=[pytest.mark.slow, needs_deepspeed]),
-        pytest.param("zero3", marks=[pytest.mark.slow, needs_deepspeed]),
-    ],
-)
-def test_four_steps_in_two_processes(case: str, sharp: str, questions: Path, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("prefix_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    words = [str(script), case, str(questions), sharp, str(tmp_path)]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads((tmp_path / "seen.json").read_text())
-    assert seen["zero_stage"] == int(case.removeprefix("zero") if case.startswith("zero") else 0)
-    assert seen["world"] == 2 and seen["shared"] == [False, True] and seen["same_completions"]
-    assert seen["apart"] < 5e-5 and seen["moved"] > 5e-4, seen
 
 
 def test_what_it_relies_on_in_trl() -> None:

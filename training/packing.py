@@ -87,46 +87,53 @@ def pack(batch: Completions, positions: Tensor) -> PackedRow:
     Raises ValueError when the rows of a block do not share their prompt.
     """
     batch.check()
-    rows, length = batch.input_ids.shape
-    start_P = length - batch.width
-    prompts = batch.attention_mask[:: batch.block, :start_P].sum(1).tolist()
-    completions = batch.attention_mask[:, start_P:].sum(1).tolist()
-    spans, tokens, places, offsets, scored, labels, cells = [], [], [], [], [], [], []
+    prompts = batch.attention_mask[:: batch.block, : -batch.width].sum(1).tolist()
+    completions = batch.attention_mask[:, -batch.width :].sum(1).tolist()
+    by_group = [completions[first : first + batch.block] for first in range(0, len(completions), batch.block)]
+    device, ids = batch.input_ids.device, batch.input_ids.flatten()
+    at = {name: torch.cat(parts).to(device) for name, parts in _lay_out(batch, prompts, by_group).items()}
+    nothing = sum(completions) == 0
+    return PackedRow(
+        input_ids=ids[at["tokens"]][None],
+        position_ids=(positions.flatten(1)[:, at["places"]] + at["offsets"])[:, None],
+        spans=tuple(
+            GroupSpan(prompt - 1, tuple(filter(None, of))) for prompt, of in zip(prompts, by_group, strict=True)
+        ),
+        scored=torch.zeros(1, dtype=torch.long, device=device) if nothing else at["scored"],
+        labels=ids.new_full((1, 1), IGNORED) if nothing else ids[at["labels"]][None],
+        cells=at["cells"],
+        grid=(len(completions), batch.width),
+    )
+
+
+def _lay_out(batch: Completions, prompts: list[int], by_group: list[list[int]]) -> dict[str, list[Tensor]]:
+    """Indices for every group and branch in turn: `tokens` of the row and `labels` into the flat ids, `places` into the
+    flat prompt positions, to which `offsets` are added, `scored` into the row, `cells` into the flat (B, C) grid.
+
+    prompts, by_group: lengths in tokens, of the prompts and of each one's completions.
+    """
+    length = batch.input_ids.shape[1]
+    ends = length - batch.width  # of all prompts, which are padded on the left
+    found: dict[str, list[Tensor]] = {name: [] for name in ("tokens", "places", "offsets", "scored", "labels", "cells")}
     at = 0
-    for index, prompt in enumerate(prompts):
+    for index, (prompt, lengths) in enumerate(zip(prompts, by_group, strict=True)):
         first = index * batch.block
-        lengths = completions[first : first + batch.block]
-        spans.append(GroupSpan(prompt - 1, tuple(filter(None, lengths))))
-        tokens.append(first * length + torch.arange(start_P - prompt, start_P - 1))
-        places.append(index * start_P + torch.arange(start_P - prompt, start_P - 1))
-        offsets.append(torch.zeros(prompt - 1, dtype=torch.long))
+        steps = torch.arange(prompt - 1)
+        found["tokens"].append(first * length + ends - prompt + steps)
+        found["places"].append(index * ends + ends - prompt + steps)
+        found["offsets"].append(torch.zeros_like(steps))
         at += prompt - 1
         for row, count in enumerate(lengths, first):
             # From the last prompt token to the last but one of the completion, each predicting the next.
             steps = torch.arange(count)
-            tokens.append(row * length + start_P - 1 + steps)
-            places.append(torch.full((count,), (index + 1) * start_P - 1))
-            offsets.append(steps)
-            scored.append(at + steps)
-            labels.append(row * length + start_P + steps)
-            cells.append(row * batch.width + steps)
+            found["tokens"].append(row * length + ends - 1 + steps)
+            found["places"].append(torch.full_like(steps, (index + 1) * ends - 1))
+            found["offsets"].append(steps)
+            found["scored"].append(at + steps)
+            found["labels"].append(row * length + ends + steps)
+            found["cells"].append(row * batch.width + steps)
             at += count
-    device, ids = batch.input_ids.device, batch.input_ids.flatten()
-
-    def joined(parts: list[Tensor]) -> Tensor:
-        return torch.cat(parts).to(device)
-
-    position_ids = positions.flatten(1)[:, joined(places)] + joined(offsets)
-    nothing = sum(completions) == 0
-    return PackedRow(
-        input_ids=ids[joined(tokens)][None],
-        position_ids=position_ids[:, None],
-        spans=tuple(spans),
-        scored=torch.zeros(1, dtype=torch.long, device=device) if nothing else joined(scored),
-        labels=ids.new_full((1, 1), IGNORED) if nothing else ids[joined(labels)][None],
-        cells=joined(cells),
-        grid=(rows, batch.width),
-    )
+    return found
 
 
 def unpack(row: PackedRow, scores: Tensor) -> Tensor:
