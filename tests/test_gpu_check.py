@@ -25,3 +25,4 @@ def test_the_dry_run_measures_every_phase(tmp_path: Path) -> None:
         for phase in ("generation", "update"):
             assert all(phases[phase][path]["seconds"] > 0 for path in ("trl", "shared"))
         assert phases["verifier"]["disagree"] == 0.0
+        assert phases["log_probs_apart"]["shared_against_trl"] < 1e-5

@@ -139,6 +139,7 @@ def measure_group(questions: Path, folder: Path, scale: Scale, group_size: int) 
         figures["generation"][name] = asdict(time_generation(trainer, rows, scale))
         figures["update"][name] = asdict(time_update(trainer, rows, scale))
         if shared:
+            figures["log_probs_apart"] = compare_scores(trainer, rows)
             figures["verifier"] = measure_verifier(trainer, scale)
         del trainer
         if torch.cuda.is_available():
@@ -151,12 +152,14 @@ def measure_group(questions: Path, folder: Path, scale: Scale, group_size: int) 
 
 def make_trainer(questions: Path, folder: Path, scale: Scale, group_size: int, shared: bool) -> Any:
     """The real trainer on a model of the scale, one group per micro-batch, gradient checkpointing on."""
+    from gpu_models import full_size, tiny
+
     from data_gen.records import read_questions
     from training.data import grpo_rows, to_dataset
     from training.grpo_arguments import parse_grpo
     from training.trainer import SpatialGRPOTrainer
 
-    loaded = full_size(scale) if scale.full_size else tiny(scale)
+    loaded = full_size(scale.max_pixels) if scale.full_size else tiny(scale.max_pixels)
     config = parse_grpo(
         [
             "--out", str(folder / "run"), "--beta", "0", "--num_generations", str(group_size),
@@ -187,44 +190,6 @@ def settings_of(loaded: Any) -> Any:
     from rewards import RewardSettings
 
     return RewardSettings(loaded.frame)
-
-
-def tiny(scale: Scale) -> Any:
-    """The tiny model with the pixel budget of the scale."""
-    from training.model import load_model
-
-    return load_model("tiny", max_pixels=scale.max_pixels)
-
-
-def full_size(scale: Scale) -> Any:
-    """Qwen2.5-VL-3B's shape with random weights, and the tiny model's tokenizer (its ids fit into the vocabulary)."""
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
-    from training.model import LoadedModel
-
-    small = tiny(scale)
-    ids = {name: getattr(small.model.config, name) for name in ("image_token_id", "video_token_id")}
-    ids["vision_start_token_id"] = small.model.config.vision_start_token_id
-    text = {
-        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,
-        "num_attention_heads": 16, "num_key_value_heads": 2, "max_position_embeddings": 128000,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-        "tie_word_embeddings": True, "pad_token_id": small.processor.tokenizer.pad_token_id,
-        "bos_token_id": None, "eos_token_id": small.processor.tokenizer.eos_token_id,
-    }  # fmt: skip
-    vision = {
-        "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "patch_size": 14,
-        "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112, "out_hidden_size": 2048,
-        "fullatt_block_indexes": [7, 15, 23, 31],
-    }  # fmt: skip
-    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)
-    with torch.device("cuda"):
-        model = Qwen2_5_VLForConditionalGeneration(config)
-    for name in ("pad_token_id", "eos_token_id"):
-        value = getattr(small.processor.tokenizer, name)
-        setattr(model.config, name, value)
-        setattr(model.generation_config, name, value)
-    return LoadedModel(model, small.processor, small.frame, "3B, random weights")
 
 
 def rows_of(trainer: Any, image: Path, group_size: int) -> list[dict[str, Any]]:
@@ -265,21 +230,52 @@ def time_update(trainer: Any, rows: list[dict[str, Any]], scale: Scale) -> Phase
     return timed(update, len(rows) * scale.new_tokens, scale)
 
 
+def compare_scores(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, float]:
+    """How far log-probabilities of the packed row lie from TRL's, beside what batching alone does to TRL's."""
+    batch = trainer._generate_and_score_completions(rows)
+    size, width = len(rows), batch["completion_ids"].shape[1]
+    ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
+    pictures = {
+        "pixel_values": batch["pixel_values"].repeat(size, 1),
+        "image_grid_thw": batch["image_grid_thw"].repeat(size, 1),
+        "num_images": [1] * size,
+        "mm_token_type_ids": batch["mm_token_type_ids"],
+    }
+
+    def scores(shared: bool, at_once: int) -> torch.Tensor:
+        trainer.shared_prefix = shared
+        with torch.no_grad():
+            found, *_ = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, mask, width, batch_size=at_once, **pictures
+            )
+        trainer.shared_prefix = True
+        return found
+
+    own = scores(False, size)
+    return {
+        name: round((other - own).abs().max().item(), 6)
+        for name, other in (("shared_against_trl", scores(True, size)), ("trl_row_by_row", scores(False, 1)))
+    }
+
+
 def measure_verifier(trainer: Any, scale: Scale) -> dict[str, Any]:
     """Seconds of both modes on the same traces, and the share of answers written by one that the other denies."""
-    from training.verifier import VerifierJob, greedy_agreement, verifier_job
+    from data_gen.prompts import verifier_text
+    from training.verifier import JobWriter, VerifierJob, greedy_agreement
+    from training.verifier_generate import NEW_TOKENS
 
     tokenizer, model = trainer._tokenizer, trainer.model
     traces = [f"The car number {index} stands at {index * 7} and is near." for index in range(scale.verifier_jobs)]
-    prefixes = [verifier_job(tokenizer, trace, "Yes").prefix_ids for trace in traces]
+    writer = JobWriter(tokenizer)
+    prefixes = [writer.job(verifier_text(trace), "Yes").prefix_ids for trace in traces]
     batch = trainer.args.per_device_train_batch_size
     written: list[tuple[int, ...]] = []
 
     def generate() -> None:
-        written[:] = greedy_answers(trainer, prefixes, 8)
+        written[:] = greedy_answers(trainer, prefixes, NEW_TOKENS)
 
-    generated = timed(generate, 8 * len(prefixes), scale)
-    jobs = [VerifierJob(prefix, answer) for prefix, answer in zip(prefixes, written, strict=True)]
+    generated = timed(generate, NEW_TOKENS * len(prefixes), scale)
+    jobs = [VerifierJob(prefix, answer[:8]) for prefix, answer in zip(prefixes, written, strict=True)]
     agreed: list[bool] = []
 
     def forward() -> None:
@@ -293,17 +289,15 @@ def measure_verifier(trainer: Any, scale: Scale) -> dict[str, Any]:
 
 
 def greedy_answers(trainer: Any, prefixes: Sequence[tuple[int, ...]], new_tokens: int) -> list[tuple[int, ...]]:
-    """What greedy decoding writes after each prefix, one micro-batch at a time, under the trainer's autocast."""
-    from trl.trainer.utils import pad
+    """What greedy decoding writes after each prefix, to the full length: random weights never close an answer."""
+    from training.verifier import padded
 
     written: list[tuple[int, ...]] = []
-    model, device, size = trainer.model, trainer.accelerator.device, trainer.args.per_device_train_batch_size
+    pad_id, size = trainer._tokenizer.pad_token_id, trainer.args.per_device_train_batch_size
     for start in range(0, len(prefixes), size):
-        rows = [torch.tensor(prefix) for prefix in prefixes[start : start + size]]
-        ids = pad(rows, padding_value=trainer._tokenizer.pad_token_id, padding_side="left").to(device)
-        mask = pad([torch.ones_like(row) for row in rows], padding_value=0, padding_side="left").to(device)
+        ids, mask = padded(prefixes[start : start + size], pad_id, trainer.accelerator)
         with torch.no_grad(), trainer.accelerator.autocast():
-            out = model.generate(
+            out = trainer.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 do_sample=False,
