@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import IO, TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -20,12 +21,16 @@ _CHUNK_BYTES = 1 << 16
 
 
 class AppendFile:
-    """A file of records, dataclasses, that is added to; a context manager. A last line that was cut is removed."""
+    """A file of records, dataclasses, that is added to; a context manager. A last line that was cut is removed.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, path: Path) -> None:
         cut_unfinished_line(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab")
+        self._lock = Lock()
 
     def __enter__(self) -> AppendFile:
         return self
@@ -36,8 +41,9 @@ class AppendFile:
     def append(self, records: Iterable[DataclassInstance]) -> None:
         """Write some records at once, a line each."""
         lines = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records]
-        self._file.write("".join(lines).encode())
-        self._file.flush()
+        with self._lock:
+            self._file.write("".join(lines).encode())
+            self._file.flush()
 
 
 def cut_unfinished_line(path: Path) -> None:

@@ -22,7 +22,7 @@ from data_gen.teaching.coordinates import answer_as_stored, as_stored, box_as_sh
 from data_gen.teaching.reason import sampled_questions
 from data_gen.teaching.records import DROP_REASONS, Draft, Reasoned, Verified, read_lines
 from data_gen.teaching.rules import numbered_list
-from data_gen.teaching.verify import is_final
+from data_gen.teaching.turns import is_final
 from rewards.boxes import CoordinateFrame
 from training.data import target_response
 

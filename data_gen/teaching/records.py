@@ -5,6 +5,7 @@ reason.jsonl        Reasoned: the strong reasoner's words about a few questions 
 rules.jsonl         Distilled: what writing the rules of a task took; the rules themselves are rules/<task>.md
 write.jsonl         Draft: one per question and sample
 verify.jsonl        Verified: one per draft; those without a verdict are kept, at most one per question
+verify.turns.jsonl  while verify.jsonl is made: how far drafts have come that take several requests
 cot.jsonl           the kept ones as `data_gen.records.Trace`, in the order of the questions
 """
 
@@ -24,6 +25,7 @@ Kind = TypeVar("Kind")
 STAGES = ("reason", "rules", "write", "verify")
 RUN_FILE = "run.json"
 REASONED_FILE, DISTILLED_FILE, DRAFTS_FILE, VERIFIED_FILE = "reason.jsonl", "rules.jsonl", "write.jsonl", "verify.jsonl"
+TURNS_FILE = "verify.turns.jsonl"
 RULES_FOLDER = "rules"
 # Why a reply is no trace: the client's reasons, and what was wrong with its form.
 REPLY_REASONS = {

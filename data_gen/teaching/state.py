@@ -19,6 +19,7 @@ from data_gen.teaching.records import (
     RULES_FOLDER,
     RUN_FILE,
     STAGES,
+    TURNS_FILE,
     VERIFIED_FILE,
 )
 
@@ -29,7 +30,7 @@ FILES_OF = {
     "reason": (REASONED_FILE,),
     "rules": (RULES_FOLDER, DISTILLED_FILE),
     "write": (DRAFTS_FILE,),
-    "verify": (VERIFIED_FILE, TRACES_FILE, SUMMARY_FILE),
+    "verify": (VERIFIED_FILE, TURNS_FILE, TRACES_FILE, SUMMARY_FILE),
 }
 
 

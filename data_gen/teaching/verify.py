@@ -12,62 +12,51 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_gen.append_file import cut_unfinished_line, record_at, records_with_offsets
+from data_gen.append_file import AppendFile, cut_unfinished_line, record_at, records_with_offsets
 from data_gen.records import Question
-from data_gen.teaching.prompts import FINE, attempt_text, judge_prompt, write_again_prompt
 from data_gen.teaching.records import (
     DRAFTS_FILE,
-    NOTHING,
-    REPLY_REASONS,
     SURPLUS,
-    UNJUDGED,
+    TURNS_FILE,
     VERIFIED_FILE,
     Draft,
-    Spent,
     Verified,
     read_lines,
 )
 from data_gen.teaching.stage import Amount, run_jobs
+from data_gen.teaching.turns import Turn, first_turn, is_final, is_last, next_turn
 from data_gen.teaching.write import Desk
-from data_gen.teaching.writing import Writing, problems_of, read_writing
+from data_gen.teaching.writing import problems_of
 from data_gen.trace_checks import TraceBudget
-
-# Asking again changes nothing about these.
-_FINAL = frozenset(REPLY_REASONS.values()) - {REPLY_REASONS["empty"]}
-_TURNS_PER_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
 class _Case:
-    """The drafts of a question that are to be verified, and whether another of its samples is kept already."""
+    """The drafts of a question that are to be verified, and whether another of its samples is kept already.
+
+    turns: the last one of drafts that a killed run has left on their way, by sample.
+    """
 
     question: Question
     drafts: tuple[Draft, ...]
     has_kept: bool
+    turns: dict[int, Turn]
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """A writing after the judgement. problem: why there is none that can be used, empty when there is."""
+class _Bench:
+    """What the drafts are verified with. turns: the file that outlives a kill between two requests for one draft."""
 
-    writing: Writing
-    corrected: bool = False
-    problem: str = ""
-    spent: Spent = NOTHING
+    desk: Desk
+    budget: TraceBudget
+    turns: AppendFile
 
 
 def run_verify(out: Path, questions: Sequence[Question], desk: Desk, budget: TraceBudget, concurrency: int) -> None:
     """Add to verify.jsonl what becomes of the drafts that it does not hold yet."""
-    path, done, kept = out / VERIFIED_FILE, defaultdict[str, set[int]](set), set[str]()
-    cut_unfinished_line(path)
-    for item in read_lines(path, Verified) if path.is_file() else ():
-        done[item.id].add(item.sample)
-        if not item.verdict:
-            kept.add(item.id)
-    places = defaultdict[str, list[int]](list)
-    for offset, draft in records_with_offsets(out / DRAFTS_FILE, Draft):
-        if draft.sample not in done[draft.id]:
-            places[draft.id].append(offset)
+    path, turns_path = out / VERIFIED_FILE, out / TURNS_FILE
+    places, kept = _left_to_do(out)
+    turns = _stored_turns(turns_path)
 
     def cases() -> Iterator[_Case]:
         with (out / DRAFTS_FILE).open("rb") as file:
@@ -75,89 +64,66 @@ def run_verify(out: Path, questions: Sequence[Question], desk: Desk, budget: Tra
                 drafts = [record_at(file, offset, Draft) for offset in places[question.id]]
                 if drafts:
                     drafts.sort(key=lambda draft: draft.sample)
-                    yield _Case(question, tuple(drafts), question.id in kept)
-
-    def job(case: _Case) -> list[Verified]:
-        return _verify_case(case, desk, budget)
+                    yield _Case(question, tuple(drafts), question.id in kept, turns.pop(question.id, {}))
 
     amount = Amount(len(questions), len(questions) - sum(map(bool, places.values())))
-    run_jobs(path, job, cases(), amount, desk.teacher.client, concurrency)
+    with AppendFile(turns_path) as turns_file:
+        bench = _Bench(desk, budget, turns_file)
+        run_jobs(path, lambda case: _verify_case(case, bench), cases(), amount, desk.teacher.client, concurrency)
+    turns_path.unlink()
 
 
-def _verify_case(case: _Case, desk: Desk, budget: TraceBudget) -> list[Verified]:
+def _left_to_do(out: Path) -> tuple[dict[str, list[int]], set[str]]:
+    """Offsets of the drafts without a line in verify.jsonl, by question, and the questions of which one is kept."""
+    done, kept = defaultdict[str, set[int]](set), set[str]()
+    cut_unfinished_line(out / VERIFIED_FILE)
+    for item in read_lines(out / VERIFIED_FILE, Verified) if (out / VERIFIED_FILE).is_file() else ():
+        done[item.id].add(item.sample)
+        if not item.verdict:
+            kept.add(item.id)
+    places = defaultdict[str, list[int]](list)
+    for offset, draft in records_with_offsets(out / DRAFTS_FILE, Draft):
+        if draft.sample not in done[draft.id]:
+            places[draft.id].append(offset)
+    return places, kept
+
+
+def _stored_turns(path: Path) -> dict[str, dict[int, Turn]]:
+    """The last turn of each draft that a killed run has left on its way, by question and sample."""
+    cut_unfinished_line(path)
+    turns: dict[str, dict[int, Turn]] = defaultdict(dict)
+    for _, turn in records_with_offsets(path, Turn):
+        turns[turn.id][turn.sample] = turn
+    return turns
+
+
+def _verify_case(case: _Case, bench: _Bench) -> list[Verified]:
     verified: list[Verified] = []
     has_kept = case.has_kept
     for draft in case.drafts:
-        verified.append(_verify(case.question, draft, has_kept, desk, budget))
+        verified.append(_verify(case, draft, has_kept, bench))
         has_kept = has_kept or not verified[-1].verdict
     return verified
 
 
-def _verify(question: Question, draft: Draft, has_kept: bool, desk: Desk, budget: TraceBudget) -> Verified:
+def _verify(case: _Case, draft: Draft, has_kept: bool, bench: _Bench) -> Verified:
     """What becomes of one draft."""
-    writing = Writing(draft.reasoning, draft.answer, draft.failed)
-    first_verdict = problems_of(question, writing, budget)
+    question, desk = case.question, bench.desk
+    turn = first_turn(draft)
+    first_verdict = problems_of(question, turn.writing, bench.budget)
     if is_final(first_verdict, draft.task, draft.blind):
-        return _verified(draft, writing, first_verdict, first_verdict)
+        return _verified(draft, turn, first_verdict, first_verdict)
     if has_kept:
-        return _verified(draft, writing, (SURPLUS,), first_verdict)
-    attempts, corrected, spent = 1, False, NOTHING
-    while True:
-        judged = _judge(question, writing, f"{draft.sample}.{attempts}", desk)
-        writing, corrected, spent = judged.writing, corrected or judged.corrected, spent + judged.spent
-        verdict = (judged.problem,) if judged.problem else problems_of(question, writing, budget)
-        if not verdict or attempts == desk.settings.attempts or is_final(verdict, draft.task, draft.blind):
-            return _verified(draft, writing, verdict, first_verdict, corrected, attempts, spent)
-        writing, cost = _write_again(question, writing, verdict, draft.sample, attempts, desk)
-        attempts, spent = attempts + 1, spent + cost
+        return _verified(draft, turn, (SURPLUS,), first_verdict)
+    turn = case.turns.get(draft.sample, turn)
+    while not is_last(turn, draft.task, desk):
+        turn = next_turn(turn, question, desk, bench.budget)
+        if not is_last(turn, draft.task, desk) or draft is not case.drafts[-1]:
+            bench.turns.append([turn])
+    return _verified(draft, turn, turn.verdict, first_verdict)
 
 
-def is_final(verdict: Sequence[str], task: str, blind: bool) -> bool:
-    """Whether writing anew cannot help: the server will not do it, or a blind writer would have to be told.
-
-    A blind writer's point may count as right and still be another than the true one, which its trace then contradicts.
-    """
-    untold = {"wrong_answer", "contradicts_answer"} if task == "pixel" else {"wrong_answer"}
-    return not _FINAL.isdisjoint(verdict) or (blind and not untold.isdisjoint(verdict))
-
-
-def _judge(question: Question, writing: Writing, name: str, desk: Desk) -> _Judged:
-    """What the writer makes of a writing when it is asked to judge it."""
-    if writing.failed:
-        return _Judged(writing, problem=writing.failed)
-    settings = desk.settings
-    attempt = attempt_text(question, writing.reasoning, writing.answer)
-    prompt = judge_prompt(question, attempt, settings.blind, settings.words)
-    said = desk.teacher.ask(f"{question.id} judge {name}", prompt, desk.image(question), free=False)
-    remark = said.text.rpartition("</think>")[2].strip(" *\"'\n").lower()  # some think aloud before they judge
-    if remark.startswith(FINE):
-        return _Judged(writing, spent=said.spent)
-    corrected = read_writing(said, question)
-    if corrected.failed:
-        return _Judged(writing, problem=UNJUDGED, spent=said.spent)
-    return _Judged(corrected, corrected=True, spent=said.spent)
-
-
-def _write_again(
-    question: Question, writing: Writing, problems: Sequence[str], sample: int, turn: int, desk: Desk
-) -> tuple[Writing, Spent]:
-    """Another writing, by a writer who sees the last one and what is wrong with it."""
-    attempt = attempt_text(question, writing.reasoning, writing.answer)
-    prompt = write_again_prompt(desk.first_prompt(question), attempt, problems, desk.settings.words)
-    name = f"{question.id} write {sample}.{turn}"
-    said = desk.teacher.ask(name, prompt, desk.image(question), turn=sample + _TURNS_PER_SAMPLE * turn)
-    return read_writing(said, question), said.spent
-
-
-def _verified(
-    draft: Draft,
-    writing: Writing,
-    verdict: Sequence[str],
-    first_verdict: Sequence[str],
-    corrected: bool = False,
-    attempts: int = 1,
-    spent: Spent = NOTHING,
-) -> Verified:
+def _verified(draft: Draft, turn: Turn, verdict: Sequence[str], first_verdict: Sequence[str]) -> Verified:
     return Verified(
         draft.id,
         draft.task,
@@ -165,11 +131,11 @@ def _verified(
         draft.model,
         draft.rules,
         draft.blind,
-        writing.reasoning,
-        writing.answer,
-        corrected,
-        attempts,
+        turn.writing.reasoning,
+        turn.writing.answer,
+        turn.corrected,
+        turn.attempts,
         tuple(verdict),
         tuple(first_verdict),
-        spent,
+        turn.spent,
     )
