@@ -12,8 +12,8 @@ them into rules/TASK.md, which may be edited (rules), writes a trace for every q
 corrects it before our own checks decide (verify). An interrupted run goes on with --resume. OPENAI_API_KEY holds the
 key, where one is needed.
 
-Either way: cot.jsonl (a question's fields with its trace), summary.json (kept and dropped by reason, lengths) and a
-manifest.json that leads to the images.
+Either way: cot.jsonl (a question's fields with its trace), summary.json and report.html (kept and dropped by reason,
+lengths, costs, some traces with their images), and a manifest.json that leads to the images.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from sample_questions import questions as sample_questions
 from small_questions import SIZE, write_small_set
 from teacher_stub import Asked, build, shown_answer, teaching, trace_of, written, wrong_answer
 
+from data_gen.build_cot import main
 from data_gen.oracle import oracle_trace
 from data_gen.records import question_to_row, read_questions, read_traces, write_rows
 from data_gen.teaching import prompts
@@ -196,7 +197,15 @@ def test_rules_may_be_edited_before_the_traces_are_written(
         ]  # fmt: skip
         (out / "rules" / "yaw.md").write_text("# mine\n1. Count the wheels.\n")
         digest = hashlib.sha256(b"# mine\n1. Count the wheels.\n").hexdigest()
-        assert build(data, out, server.url, "--resume", "--tasks", "yaw,depth") == 0
+        writer = (
+            "--writer",
+            server.url,
+            "--writer-model",
+            "scribe",
+            "--tasks",
+            "yaw,depth",
+        )  # and no reasoner any more
+        assert main(["--data", str(data), "--out", str(out), "--resume", *writer]) == 0
     told = capsys.readouterr().err
     assert f"yaw.md was edited by hand and is used as it is (sha256 {digest})" in told and "depth.md" not in told
     for trace in read_traces(out / "cot.jsonl"):
@@ -208,8 +217,6 @@ def test_rules_may_be_edited_before_the_traces_are_written(
 
 
 def test_own_rules_need_no_reasoner(data: Path, own_rules: Path, tmp_path: Path) -> None:
-    from data_gen.build_cot import main
-
     out = tmp_path / "cot"
     with teaching(data) as (stub, server):
         options = ["--data", str(data), "--out", str(out), "--writer", server.url, "--writer-model", "scribe"]
