@@ -49,7 +49,7 @@ class TeachingSettings:
         """The settings that a stage depends on, by name."""
         names = {
             "reason": ("k", "reasoner_model", "temperature"),
-            "rules": ("rules_digest",) if self.rules_digest else ("writer_model", "attempts"),
+            "rules": ("rules_digest",) if self.rules_digest else ("writer_model",),
             "write": ("writer_model", "blind", "samples", "temperature", "words"),
             "verify": ("writer_model", "attempts", "temperature", "max_tokens", "max_words", "tokenizer"),
         }[stage]

@@ -89,8 +89,8 @@ def check_settings(out: Path, stage: str, held: StageState, wanted: dict[str, An
     if differing:
         told = "; ".join(f"{name} {held.settings.get(name)!r} -> {wanted.get(name)!r}" for name in differing)
         raise UsageError(
-            f"the stage {stage} in {out} was made with other settings ({told}); choose another --out, or start anew "
-            "with --overwrite"
+            f"the stage {stage} in {out} was made with other settings ({told}); choose another --out, make it "
+            f"anew with --stages {stage}, or all with --overwrite"
         )
 
 
