@@ -88,9 +88,10 @@ def check_settings(out: Path, stage: str, held: StageState, wanted: dict[str, An
     differing = [name for name in {**held.settings, **wanted} if held.settings.get(name) != wanted.get(name)]
     if differing:
         told = "; ".join(f"{name} {held.settings.get(name)!r} -> {wanted.get(name)!r}" for name in differing)
+        anew = f"make this stage and the later ones anew with --stages {stage}, " if held.finished else ""
         raise UsageError(
-            f"the stage {stage} in {out} was made with other settings ({told}); choose another --out, make it "
-            f"anew with --stages {stage}, or all with --overwrite"
+            f"the stage {stage} in {out} was made with other settings ({told}); choose another --out, {anew}or start "
+            "all anew with --overwrite"
         )
 
 
