@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 import torch
 import yaml
 from transformers.hf_argparser import HfArg
-from trl import SFTConfig, TrlParser
+from trl import SFTConfig
 
-from data_gen.command_line import HelpFormatter, UsageError, config_of, read_options
+from data_gen.command_line import UsageError, config_of, read_options
 from data_gen.files import write_whole
+from training.option_help import OptionParser
 
 REFERENCE_MODEL = "Qwen/Qwen2.5-VL-3B-Instruct"
 FREEZABLE = ("vision", "projector")
@@ -27,6 +28,8 @@ FREEZABLE = ("vision", "projector")
 @dataclass
 class ModelArguments:
     """Which model is trained, and how it sees images."""
+
+    _argument_group_name = "the model"
 
     model: str = field(
         default=REFERENCE_MODEL,
@@ -79,6 +82,8 @@ class ModelArguments:
 class DataArguments:
     """What is trained on, and what happens to an output folder that is not empty."""
 
+    _argument_group_name = "data and output folder"
+
     data: str | None = field(default=None, metadata={"help": "Questions or traces as JSON Lines. Required."})
     images: str | None = field(
         default=None, metadata={"help": "Folder that image paths start from; default: the data's manifest.json."}
@@ -117,6 +122,8 @@ class PlainCpu:
 class SurdsSFTConfig(PlainCpu, SFTConfig):
     """TRL's SFT options with the paper's set-up as defaults."""
 
+    _argument_group_name = "SFT: TRL's options, defaults after the paper"
+
     output_dir: str = HfArg(default="runs/sft", aliases=["--out"], help="Folder of the run.")
     learning_rate: float = field(default=1e-6, metadata={"help": "Peak learning rate (paper: 1e-6)."})
     num_train_epochs: float = field(default=2, metadata={"help": "Passes over the traces (paper: 2)."})
@@ -137,17 +144,12 @@ class SurdsSFTConfig(PlainCpu, SFTConfig):
 
 def parse_arguments(classes: Sequence[type], arguments: Sequence[str] | None = None, doc: str | None = None) -> Any:
     """Instances of the dataclasses from the command line and `--config`. Exits with 2 and the reason on bad input."""
-    parser = TrlParser(
-        list(classes),
-        description=doc,
-        formatter_class=HelpFormatter,
-        epilog="--config FILE.yaml sets any of these options; the command line wins, and unknown keys fail.",
-    )
+    parser = OptionParser(classes, doc)
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if config := config_of(words):
             check_values(parser, read_options(config))
-        return parser.parse_args_and_config([part for word in words for part in _split_config(word)])
+        return parser.parse([part for word in words for part in _split_config(word)])
     except (ValueError, FileNotFoundError, argparse.ArgumentError) as error:
         fail(str(error))
 

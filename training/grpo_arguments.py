@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from training.verifier_options import VerifierOptions
 @dataclass
 class RewardArguments:
     """Which rewards are paid, and their variants."""
+
+    _argument_group_name = "rewards"
 
     rewards: str = field(
         default="format,loc,acc,logic",
@@ -104,6 +107,8 @@ class RewardArguments:
 class EngineArguments:
     """How a step is computed; none of these options changes what is learned."""
 
+    _argument_group_name = "speed"
+
     shared_prefix: bool = field(
         default=True,
         metadata={"help": "Encode image and prompt once per group in the update; off: TRL's own path."},
@@ -118,6 +123,8 @@ class EngineArguments:
 class ScheduleArguments:
     """Which questions are trained on in which order, and what is measured meanwhile."""
 
+    _argument_group_name = "order of the questions, and what is measured meanwhile"
+
     stages: str | None = field(
         default=None,
         metadata={"help": "YAML file of successive stages: rewards, weights, tasks, difficulty and steps of each."},
@@ -129,12 +136,8 @@ class ScheduleArguments:
             "choices": ["none", "pass-rate"],
         },
     )
-    stages_sha256: str | None = field(
-        default=None,
-        metadata={
-            "help": "sha256 that the content of --stages must have; nobody need give it, it is recorded with the run."
-        },
-    )
+    # What the content of --stages must be. Nobody need give it: it is recorded with the run.
+    stages_sha256: str | None = field(default=None, metadata={"help": argparse.SUPPRESS})
     dynamic_sampling: int = field(
         default=0,
         metadata={"help": "Times a generation batch may draw other prompts for its groups without spread; 0: never."},
@@ -165,6 +168,8 @@ class ScheduleArguments:
 @dataclass
 class SurdsGRPOConfig(PlainCpu, GRPOConfig):
     """TRL's GRPO options with the paper's set-up as defaults; what the paper leaves open follows VLM-R1."""
+
+    _argument_group_name = "GRPO: TRL's options, defaults after the paper"
 
     output_dir: str = HfArg(default="runs/grpo", aliases=["--out"], help="Folder of the run.")
     learning_rate: float = field(default=1e-6, metadata={"help": "Peak learning rate (paper: not given)."})

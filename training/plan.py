@@ -42,7 +42,10 @@ def settle(options: GRPOOptions) -> None:
             raise UsageError(f"{told}, stage {number} ({stage.name}): {error}") from error
     steps = sum(stage.steps for stage in stages)
     if config.max_steps not in (-1, steps):
-        raise UsageError(f"{told} makes {steps} steps, --max_steps says {config.max_steps}; drop --max_steps")
+        raise UsageError(
+            f"{told} makes {steps} steps, --max_steps says {config.max_steps}; drop it, or where a --config file gives "
+            "it, add --max_steps -1"
+        )
     rows_of_stages(stages, config, told)
     config.max_steps = steps
     options.rewards.rewards = ",".join(union_of_rewards(stages))

@@ -1,0 +1,39 @@
+"""The options of the training scripts as a user meets them: help, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training.arguments import parse_arguments
+from training.grpo_arguments import PARTS
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--max_stepz", "3"], "unknown option --max_stepz; did you mean --max_steps?"),
+        (["--logic-mod=forwards"], "invalid choice: 'forwards'"),
+        (["--qqqqqqqq"], "unknown option --qqqqqqqq; --help lists them"),
+    ],
+)
+def test_a_wrong_option_is_told_in_two_lines(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse_arguments(PARTS, ["--out", str(tmp_path), *words])
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: ") and told in error
+
+
+def test_help_shows_our_options_in_groups_before_those_of_trl(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        parse_arguments(PARTS, ["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    heads = [lines.index(f"{head}:") for head in ("the model", "data and output folder", "rewards", "speed")]
+    trl = next(number for number, line in enumerate(lines) if line.startswith("GRPO: TRL's options"))
+    assert heads == sorted(heads) and heads[-1] < trl
+    of_option = next(number for number, line in enumerate(lines) if "--logic-mode {forward,generate}" in line)
+    assert heads[2] < of_option < heads[3]
+    assert not any("stages_sha256" in line for line in lines)
