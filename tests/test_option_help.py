@@ -14,7 +14,7 @@ from training.grpo_arguments import PARTS
     ("words", "told"),
     [
         (["--max_stepz", "3"], "unknown option --max_stepz; did you mean --max_steps?"),
-        (["--logic-mod=forwards"], "invalid choice: 'forwards'"),
+        (["--logic-mode=forwards"], "invalid choice: 'forwards'"),
         (["--qqqqqqqq"], "unknown option --qqqqqqqq; --help lists them"),
     ],
 )
