@@ -214,11 +214,14 @@ def contains_phrase(text: str, phrase: str) -> bool:
 
 
 def map_coordinates(text: str, convert: Callable[[list[float]], Sequence[float]]) -> str:
-    """The text with every `[[x, y]]` and `[[x1, y1, x2, y2]]` passed through `convert`, rounded to whole numbers."""
+    """The text with every `[[x, y]]` and `[[x1, y1, x2, y2]]` passed through `convert`, rounded to whole numbers.
+
+    What holds a number too large for a float stays as it is.
+    """
 
     def replace(found: re.Match[str]) -> str:
         numbers = [float(number) for number in found.group(1).split(",")]
-        if len(numbers) not in (2, 4):
+        if len(numbers) not in (2, 4) or not all(map(math.isfinite, numbers)):
             return found[0]
         return f"[[{', '.join(str(round(value)) for value in convert(numbers))}]]"
 

@@ -7,6 +7,7 @@ from sample_questions import CENTRE, CLOSER, FACING, IN_FRONT
 
 from data_gen.records import Question
 from data_gen.trace_checks import TRACE_REASONS, TraceBudget, trace_problems
+from rewards.response import map_coordinates
 from rewards.trace_text import concluded_option
 
 FAULTY = [
@@ -83,3 +84,9 @@ def test_a_comparison_as_last_word_is_no_conclusion() -> None:
 def test_the_budget_counts_the_whole_response_in_tokens(max_tokens: int | None, problems: tuple[str, ...]) -> None:
     budget = TraceBudget(max_tokens=max_tokens, count_tokens=lambda text: len(text) // 2)
     assert trace_problems(CLOSER, "The truck is lower.", budget=budget) == problems
+
+
+@pytest.mark.parametrize("text", ["[[" + "9" * 400 + ", 1]]", "[[1e999, 2]]", "[[-" + "9" * 400 + ", 1, 2, 3]]"])
+def test_numbers_beyond_all_bounds_are_left_as_they_are(text: str) -> None:
+    assert map_coordinates(text, lambda values: [value * 2 for value in values]) == text
+    assert "bare_coordinates" in trace_problems(CLOSER, f"It is at {text}.")

@@ -4,7 +4,8 @@ python tests/benchmarks/shared_prefix.py [--rounds 7] [--groups 2 4 8 16]
 
 The real trainer on the tiny model, prompts of 1,200 tokens of which 1,008 are image, completions of 200. One group per
 micro-batch in both ways; timed is the trainer's own `training_step` on a buffered batch (loss forward and backward) in
-CPU seconds of one thread, by turns. Peak memory is that of a process of its own per way.
+CPU seconds of one thread, by turns; then whole steps, generation and rewards too, each way with its own generation.
+Peak memory is that of a process of its own per way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,10 @@ ASIDE = "Look closely at every car in the picture before you answer. "
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds of one update, a median per way, and the median and range of their ratio within a round."""
+    """CPU seconds of one update, a median per way, and the median and range of their ratio within a round.
+
+    stock_step_s, shared_step_s: medians of whole steps.
+    """
 
     group: int
     stock_s: float
@@ -45,6 +50,8 @@ class Cost:
     ratio: float
     least: float
     most: float
+    stock_step_s: float
+    shared_step_s: float
 
 
 def write_questions(folder: Path) -> Path:
@@ -65,7 +72,7 @@ def filled_trainer(questions: Path, way: str, group: int) -> tuple[Any, Any]:
     size = str(group)
     trainer = make_trainer(
         questions, "tiny", questions.parent / "out",
-        "--shared_prefix", WAYS[way], "--max_pixels", str(SIZE[0] * SIZE[1]),
+        "--shared_prefix", WAYS[way], "--shared_prefill", WAYS[way], "--max_pixels", str(SIZE[0] * SIZE[1]),
         "--per_device_train_batch_size", size, "--num_generations", size, "--gradient_accumulation_steps", "1",
         "--num_iterations", "100000", "--max_completion_length", str(COMPLETION_TOKENS),
         "--generation_kwargs", json.dumps({"min_new_tokens": COMPLETION_TOKENS}),
@@ -87,6 +94,15 @@ def update(trainer: Any, batch: Any) -> float:
     return time.process_time() - start
 
 
+def whole_step(trainer: Any, batch: Any) -> float:
+    """CPU seconds of a step that samples and scores its completions first."""
+    trainer._buffered_inputs = None
+    iterations, trainer.num_iterations = trainer.num_iterations, 1
+    seconds = update(trainer, batch)
+    trainer.num_iterations = iterations
+    return seconds
+
+
 def check_shapes(trainer: Any) -> None:
     """Stop when prompts and completions are not as long as said."""
     held = trainer._buffered_inputs[0]
@@ -102,13 +118,22 @@ def cost(questions: Path, group: int, rounds: int) -> Cost:
     """Both ways by turns."""
     trainers = [filled_trainer(questions, way, group) for way in WAYS]
     check_shapes(trainers[0][0])
-    stock, shared = ([], [])
-    for _ in range(rounds):
-        for (trainer, batch), seconds in zip(trainers, (stock, shared), strict=True):
-            seconds.append(update(trainer, batch))
+    stock, shared = by_turns(trainers, rounds, update)
+    steps = by_turns(trainers, rounds, whole_step)
     ratios = [one / other for one, other in zip(stock, shared, strict=True)]
     medians = (statistics.median(stock), statistics.median(shared), statistics.median(ratios))
-    return Cost(group, *medians, min(ratios), max(ratios))
+    return Cost(group, *medians, min(ratios), max(ratios), *map(statistics.median, steps))
+
+
+def by_turns(
+    trainers: list[tuple[Any, Any]], rounds: int, work: Callable[[Any, Any], float]
+) -> tuple[list[float], list[float]]:
+    """Seconds of some work by each of two trainers, by turns."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for (trainer, batch), own in zip(trainers, seconds, strict=True):
+            own.append(work(trainer, batch))
+    return seconds
 
 
 def resident_mb(peak: bool = False) -> float:
@@ -145,6 +170,13 @@ def report(costs: list[Cost], peaks: dict[str, tuple[float, float]]) -> None:
         grown = one.shared_s / costs[0].shared_s
         spread = f"({one.least:.2f} to {one.most:.2f})"
         print(f"{one.group:>3} {one.stock_s:>9.3f} {one.shared_s:>9.3f} {one.ratio:>6.2f} {spread} {grown:>6.2f}")
+    for one in costs:
+        grown = " and ".join(
+            f"x{own / first:.2f}"
+            for own, first in ((one.stock_step_s, costs[0].stock_step_s), (one.shared_step_s, costs[0].shared_step_s))
+        )
+        seconds = f"{one.stock_step_s:.3f} and {one.shared_step_s:.3f} s"
+        print(f"whole step, G = {one.group}: {seconds}; {grown} of the first")
     if len(costs) > 1:
         groups = [one.group for one in costs]
         for way, seconds in zip(WAYS, ([one.stock_s for one in costs], [one.shared_s for one in costs]), strict=True):
@@ -159,7 +191,8 @@ def report(costs: list[Cost], peaks: dict[str, tuple[float, float]]) -> None:
     )
     print(f"{shared[0] / stock[0]:.0%} with generation")
     for one in costs:
-        print(f"update of a group of {one.group}: x{one.ratio:.2f}")
+        whole = one.stock_step_s / one.shared_step_s
+        print(f"group of {one.group}: update x{one.ratio:.2f}, whole step x{whole:.2f}")
 
 
 def main() -> None:
