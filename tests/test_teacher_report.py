@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -273,7 +274,7 @@ def test_the_page_of_a_run_stands_alone_and_shows_twenty_traces_with_their_pictu
 
 def test_what_models_write_is_shown_as_text(runs: Runs, tmp_path: Path) -> None:
     out = tmp_path / "all.html"
-    write_report([runs.seen, runs.blind], out, questions={q.id: q for q in read_questions(runs.data)})
+    write_report([runs.seen, runs.blind], out)
     text, page = out.read_text(encoding="utf-8"), Page(out)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<script>alert" not in text and page.tags["script"] == 1 and page.tags["b"] == text.count("</b>")
@@ -374,6 +375,19 @@ def test_a_point_in_a_trace_is_drawn_where_it_lies(runs: Runs) -> None:
         assert found
         x, y = (float(value) for value in found.groups())
         assert f'<path class="box" d="M{x - 160 / 60:.1f}'.removesuffix(".0") in text and f" {y:g}H" in text
+
+
+def test_a_run_that_lost_its_summary_gets_it_again_with_the_page(runs: Runs, tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    shutil.copytree(runs.seen, out)
+    wanted = json.loads((out / "summary.json").read_text())
+    (out / "summary.json").unlink()
+    (out / "report.html").unlink()
+    with teaching(runs.data) as (stub, server):
+        assert build(runs.data, out, server.url, "--attempts", "1", "--resume", *PRICES) == 0
+    assert not stub.asked
+    assert json.loads((out / "summary.json").read_text()) == wanted
+    assert ids_on(out / "report.html") == ids_on(runs.seen / "report.html")
 
 
 @pytest.mark.parametrize(

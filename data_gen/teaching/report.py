@@ -41,6 +41,7 @@ TOLD_SETTINGS = (
 class Run:
     """A finished run as the page shows it. rules: by task, none where there are none."""
 
+    folder: Path
     label: str
     colour: str
     summary: RunSummary
@@ -75,44 +76,47 @@ def write_report(
     folders: Sequence[Path],
     out: Path,
     prices: Mapping[str, float] | None = None,
-    questions: Mapping[str, Question] | None = None,
     images: Path | None = None,
     seed: int = 0,
 ) -> list[Run]:
     """Write the page on some finished runs, the first of which the others are held against. Returns them.
 
-    prices: per million tokens, as `costs.PRICES` names them; those of a run itself are overruled. questions: by id, of
-    traces that were dropped, as the folders only hold those of kept ones. images: their folder, where the manifest of
-    the first run does not lead there. Raises UsageError and RecordError.
+    prices: per million tokens, as `costs.PRICES` names them; those of a run itself are overruled. images: their folder,
+    where the manifest of a run does not lead there. Raises UsageError and RecordError.
     """
     if out.is_dir() or out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out names the page, a file that ends in .html; got {out}")
-    runs = read_runs(folders, prices or {})
-    outcomes = [read_outcomes(folder) for folder in folders]
+    summaries = [priced(read_summary(folder), prices or {}) for folder in folders]
+    runs = make_runs(folders, summaries)
+    _write_page(runs, out, {}, images, seed)
+    return runs
+
+
+def finish_run(folder: Path, summary: RunSummary, questions: Sequence[Question], images: Path | None) -> None:
+    """Write the page on a run, then summary.json, which marks a finished one, and tell both on the terminal.
+
+    questions: all that were asked. images: their folder, None where it is not known.
+    """
+    page = folder / PAGE
+    _write_page(make_runs([folder], [summary]), page, {question.id: question for question in questions}, images)
+    write_summary(folder, summary)
+    print(f"{told(folder.name, summary)}\nwritten to {folder / TRACES_FILE}; {page} shows some")
+
+
+def _write_page(
+    runs: Sequence[Run], out: Path, questions: Mapping[str, Question], images: Path | None, seed: int = 0
+) -> None:
+    """questions: by id, those of dropped traces, as the folders only hold those of kept ones."""
+    outcomes = [read_outcomes(run.folder) for run in runs]
     comparisons = [compare(other, outcomes[0]) for other in outcomes[1:]]
     chosen = choose(outcomes, SHOWN, SHOWN_DROPPED, seed)
-    sources = [Source(folder, images or _images(folder), questions or {}) for folder in folders]
-    cards = make_cards(sources, [*chosen.kept, *chosen.dropped])
-    dropped = set(chosen.dropped)
+    sources = [Source(run.folder, images or _images(run.folder), questions) for run in runs]
+    cards, dropped = make_cards(sources, [*chosen.kept, *chosen.dropped]), set(chosen.dropped)
     sections = (
         [card for card in cards if card.question.id not in dropped],
         [card for card in cards if card.question.id in dropped],
     )
     write_whole(out, render(runs, comparisons, sections, seed))
-    return runs
-
-
-def finish_run(
-    folder: Path, summary: RunSummary, questions: Sequence[Question], images: Path | None, more: Sequence[str] = ()
-) -> None:
-    """Write summary.json, which marks a finished run, then the page on it, and tell both on the terminal.
-
-    images: their folder, None where it is not known.
-    """
-    write_summary(folder, summary)
-    page = folder / PAGE
-    write_report([folder], page, questions={question.id: question for question in questions}, images=images)
-    print("\n".join([told(folder.name, summary), *more, f"written to {folder / TRACES_FILE}; {page} shows some"]))
 
 
 def told(label: str, summary: RunSummary) -> str:
@@ -147,16 +151,16 @@ def _told_expenses(summary: RunSummary) -> str:
     return ", ".join(parts if cost is None else [*parts, f"cost {cost:.2f}"])
 
 
-def read_runs(folders: Sequence[Path], prices: Mapping[str, float]) -> list[Run]:
-    """The runs of some folders, named apart. Raises UsageError for a folder without a finished run."""
+def make_runs(folders: Sequence[Path], summaries: Sequence[RunSummary]) -> list[Run]:
+    """The runs of some folders, named apart, with their rules."""
     labels = [folder.resolve().name for folder in folders]
     if len(set(labels)) < len(labels):
         labels = [str(folder) for folder in folders]
     runs = []
-    for place, (label, folder) in enumerate(zip(labels, folders, strict=True)):
-        summary = priced(read_summary(folder), prices)
+    for place, (folder, summary) in enumerate(zip(folders, summaries, strict=True)):
         tasks = [task for task in summary.tasks if rules_path(folder, task).is_file()]
-        runs.append(Run(label, RUN_COLOURS[place % len(RUN_COLOURS)], summary, read_rules(folder, tasks)))
+        colour = RUN_COLOURS[place % len(RUN_COLOURS)]
+        runs.append(Run(folder, labels[place], colour, summary, read_rules(folder, tasks)))
     return runs
 
 
