@@ -160,6 +160,8 @@ def test_bad_held_out_questions_are_refused_before_anything_is_written(
     assert "is not held out" in leak and "000.png" in leak and "val split" in leak
     assert "no file at" in refused(capsys, *run, "--held_out", str(tmp_path / "none.jsonl"))
     assert "at least 1" in refused(capsys, *run, "--held_out", str(small), "--held_out_limit", "0")
+    answers = ["--num_generations_eval", "2"]
+    assert "answered once" in refused(capsys, *run, "--held_out", str(small), *answers)
     assert "lies in the folder of the run" in refused(
         capsys, *run[:2], "--out", str(small.parent), "--held_out", str(small)
     )

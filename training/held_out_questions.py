@@ -34,6 +34,8 @@ def check_schedule(schedule: ScheduleArguments, config: SurdsGRPOConfig) -> None
         return
     if schedule.held_out_limit is not None and schedule.held_out_limit < 1:
         fail(f"--held_out_limit must be at least 1, got {schedule.held_out_limit}")
+    if config.num_generations_eval not in (None, 1):
+        fail(f"--num_generations_eval {config.num_generations_eval}: held-out questions are answered once, greedily")
     if Path(config.output_dir).resolve() in Path(schedule.held_out).resolve().parents:
         fail(f"--held_out {schedule.held_out} lies in the folder of the run, {config.output_dir}; take another --out")
     if config.eval_strategy == IntervalStrategy.NO:
