@@ -78,6 +78,7 @@ class _Course:
     Times are of time.monotonic.
     """
 
+    request_id: str
     tries: int = 0
     repeats: int = 0
     trouble: str = ""
@@ -135,7 +136,7 @@ class ChatClient:
         there is no going on, then in all threads.
         """
         body = self._encoded(messages, settings)
-        course = _Course()
+        course = _Course(request_id)
         while True:
             endpoint = self._endpoints.take(course.avoid, course.avoid_until_s, course.give_up_at_s)
             if endpoint is None:
@@ -146,7 +147,7 @@ class ChatClient:
             except Fault as fault:
                 self._after(fault, endpoint, course)
                 continue
-            self._count(request_id, course, reply)
+            self._count(reply)
             return reply
 
     def try_ask(self, request_id: str, messages: Sequence[Message], **settings: Any) -> ChatReply:
@@ -211,6 +212,8 @@ class ChatClient:
         """Make up one's mind after a fault. Raises RequestError or ChatError if that was it."""
         now_s, patience = time.monotonic(), self._endpoints.patience
         course.repeats += 1
+        with self._lock:
+            self.retries[course.request_id] = course.repeats
         course.tries += fault.cause not in OVERLOADS
         course.trouble = self._told(endpoint, fault)
         course.avoid = endpoint
@@ -255,11 +258,9 @@ class ChatClient:
                 return ""
         return told
 
-    def _count(self, request_id: str, course: _Course, reply: ChatReply) -> None:
+    def _count(self, reply: ChatReply) -> None:
         with self._lock:
             self._alone = 0
-            if course.repeats:
-                self.retries[request_id] = course.repeats
             if reply.reason:
                 self._reasons[reply.reason.value] += 1
 

@@ -89,7 +89,8 @@ def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
     "script",
     [
         "data_gen/synthetic.py", "data_gen/build_surds.py", "data_gen/build_drivemllm.py", "data_gen/audit.py",
-        "data_gen/gallery.py", "data_gen/build_cot.py", "training/tiny.py", "training/merge.py", "training/sft.py",
+        "data_gen/gallery.py", "data_gen/build_cot.py", "data_gen/cot_report.py", "training/tiny.py",
+        "training/merge.py", "training/sft.py",
         "data_gen/build_cyclingvqa.py", "training/grpo.py", "eval/surds.py", "eval/drivemllm.py", "eval/cyclingvqa.py",
         "eval/export.py", "eval/report.py", "launch/ablate.py",
     ],

@@ -260,5 +260,6 @@ def test_a_request_that_kills_its_server_fails_alone() -> None:
         assert [reply.reason for reply in replies] == ["", "failed", *[""] * 5]
         asked = Counter(map(text_of, server.requests))
         assert 3 <= asked["poison"] <= 4, "the first and two more, and one after the server was seen to be well"
+        assert client.retries["poison"] == asked["poison"], "each of them went wrong"
         with pytest.raises(RequestError, match=r"in vain while others are answered: .*out of memory"):
             ask(client, "poison")
