@@ -42,7 +42,7 @@ def test_rates_are_read_again_only_for_the_same_questions_and_options(tmp_path: 
     assert read_pass_rates(path, list(rates), OPTIONS) is None
     write_pass_rates(path, rates, OPTIONS)
     assert read_pass_rates(path, list(rates), OPTIONS) == rates
-    assert spread_of(rates) == "pass rate 0: 2 questions, between: 1, 1: 1"
+    assert spread_of(rates) == "questions never solved: 2, sometimes: 1, always: 1"
     with pytest.raises(UsageError, match="about 4 other questions than the 3 of --data"):
         read_pass_rates(path, ["a", "b", "c"], OPTIONS)
     with pytest.raises(UsageError, match=r"other options \(num_generations: 4 -> 8\); start anew with --overwrite"):
@@ -109,7 +109,7 @@ def test_questions_come_from_easy_to_hard_and_are_measured_once(
     assert sum(a is not None and a == b for a, b in pairwise(pair_ids)) == len(set(pair_ids) - {None})
     told = capsys.readouterr().out
     assert f"measuring the pass rate of {len(questions)} questions: {4 * len(questions)} completions" in told
-    assert "pass rate 0: " in told
+    assert "questions never solved: " in told
     # A second start of the same run measures nothing, has the same order and trains the same.
     again, asked_again = trained(path, tmp_path)
     assert not asked_again and names_of(again) == names_of(first)
@@ -178,4 +178,4 @@ def test_a_difficulty_that_leaves_nothing_ends_the_run_with_the_counts(
     assert stop.value.code == 2
     message = capsys.readouterr().err
     assert "stages.yaml, stage 1 (half): there are no questions of distance with a pass rate in [0.1, 0.9]" in message
-    assert "between: 0" in message
+    assert "sometimes: 0" in message

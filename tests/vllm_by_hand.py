@@ -118,7 +118,7 @@ def run_grpo(out: Path, more: Sequence[str]) -> None:
     check_log_probs(trainer, prompts)
     from training.run import save_run
 
-    save_run(trainer, loaded)
+    save_run(trainer, loaded, "GRPO", "rows of the test")
     check_encoder_cache(trainer, prompts)
     check_double_pads(trainer, prompts)
     check_larger_budget(trainer)

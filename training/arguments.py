@@ -134,6 +134,10 @@ class SurdsSFTConfig(PlainCpu, SFTConfig):
     max_length: int | None = field(default=None, metadata={"help": "Longest sample in tokens; none: not cut."})
     save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept during the run."})
     logging_steps: float = field(default=10, metadata={"help": "Steps between two log lines."})
+    # Every pass has an image, so it reaches every trained weight.
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "Whether DDP looks for weights that a pass leaves out, which takes time."}
+    )
     report_to: str = field(default="none", metadata={"help": "Where metrics go besides the run folder: none, wandb."})
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ def read_pass_rates(path: Path, question_ids: Sequence[str], options: Mapping[st
 def spread_of(rates: PassRates) -> str:
     """How many questions the model always fails, sometimes solves, always solves."""
     never, always = (sum(rate == end for rate in rates.values()) for end in (0, 1))
-    return f"pass rate 0: {never} questions, between: {len(rates) - never - always}, 1: {always}"
+    return f"questions never solved: {never}, sometimes: {len(rates) - never - always}, always: {always}"
 
 
 def shares(count: int, processes: int, process: int, size: int) -> Iterator[list[int]]:

@@ -102,7 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     checkpoint = open_run(data, config, options.parts)
     trainer, loaded = make_trainer(options, chosen, root, held_out)
-    rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}"
+    weights = (
+        f" (weights {', '.join(f'{weight:g}' for weight in config.reward_weights)})" if config.reward_weights else ""
+    )
+    rows = f"{len(chosen)} of {len(questions)} questions of {data.data}, rewards {rewards.rewards}{weights}"
     try:
         train(trainer, loaded, checkpoint, "GRPO", rows)
     except UsageError as error:

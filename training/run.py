@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -189,22 +190,34 @@ def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, stage: str,
     """Say what is trained on what, train (from a checkpoint if given), save the run, say where it is."""
     watch(trainer)
     main = trainer.is_world_process_zero()
-    folder = Path(trainer.args.output_dir)
     if main:
         from_there = f"; goes on from {checkpoint}" if checkpoint else ""
-        print(f"{describe(loaded, image_sizes(trainer.train_dataset))}; {rows}{from_there}", flush=True)
+        processes = trainer.accelerator.num_processes
+        told = f"{describe(loaded, image_sizes(trainer.train_dataset))}; {rows}"
+        print(f"{told}; {processes} process{'es' if processes > 1 else ''}{from_there}", flush=True)
     if checkpoint and is_trained(checkpoint, trainer):
         trainer._load_from_checkpoint(checkpoint)
         trainer.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
     else:
-        trainer.train(resume_from_checkpoint=checkpoint)
-    if main:
-        write_card(folder, loaded, stage, rows)
-    save_run(trainer, loaded)
+        _train_until_interrupted(trainer, checkpoint)
+    save_run(trainer, loaded, stage, rows)
     trainer.accelerator.wait_for_everyone()
     if main:
+        folder = trainer.args.output_dir
         print(f"saved to {folder}; score it with: python eval/surds.py --ckpt {folder} --data questions.jsonl")
     trainer.accelerator.end_training()
+
+
+def _train_until_interrupted(trainer: Any, checkpoint: str | None) -> None:
+    """Train; an interruption by the keyboard ends the program with 130 and the way to go on."""
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        if trainer.is_world_process_zero():
+            kept = last_checkpoint(Path(trainer.args.output_dir))
+            after = f"from {kept}" if kept else "from the start, as there is no checkpoint yet (--save_steps)"
+            print(f"\ninterrupted; the same command with --resume goes on {after}", file=sys.stderr, flush=True)
+        raise SystemExit(130) from None
 
 
 def is_trained(checkpoint: str, trainer: Any) -> bool:
@@ -214,8 +227,8 @@ def is_trained(checkpoint: str, trainer: Any) -> bool:
     return not sharded and state.global_step >= state.max_steps
 
 
-def save_run(trainer: Any, loaded: LoadedModel) -> None:
-    """Weights, processor, training log and, last, the frame: the folder is a checkpoint from then on."""
+def save_run(trainer: Any, loaded: LoadedModel, stage: str, rows: str) -> None:
+    """Weights, processor, training log, card and, last, the frame: the folder is a checkpoint from then on."""
     trainer.save_model()
     trainer.save_state()
     if trainer.is_world_process_zero():
@@ -226,6 +239,7 @@ def save_run(trainer: Any, loaded: LoadedModel) -> None:
                 "stage3_gather_16bit_weights_on_model_save (DeepSpeed) to true; the last checkpoint there holds shards"
             )
         loaded.processor.save_pretrained(folder)
+        write_card(folder, loaded, stage, rows)  # in place of PEFT's, if there is one
         save_frame(folder, loaded.frame, loaded.tiny)
 
 
