@@ -54,7 +54,8 @@ def own_rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("I cannot see it.", "no_trace", 2),
         ("<think>I see it.</think>", "no_answer", 2),
         ("<think></think><answer>North</answer>", "empty_trace", 2),
-        (f"<think>It is at [[{'9' * 400}, 1]].</think><answer>North</answer>", "coordinates_outside", 2),
+        (f"<think>It is at [[{'9' * 40}, 1]].</think><answer>North</answer>", "coordinates_outside", 2),
+        (f"<think>It is at [[{'9' * 400}, 1]].</think><answer>North</answer>", "bare_coordinates", 2),
         ("<think>I <b>see</think> it.</think><answer>Up</answer>", "wrong_answer", 2),
     ],
 )
