@@ -15,12 +15,15 @@ from training.grpo_arguments import PARTS
     [
         (["--max_stepz", "3"], "unknown option --max_stepz; did you mean --max_steps?"),
         (["--logic-mode=forwards"], "invalid choice: 'forwards'"),
+        (["--config", "typo.yaml"], "unknown key 'learning_rte' in the --config file; did you mean learning_rate?"),
         (["--qqqqqqqq"], "unknown option --qqqqqqqq; --help lists them"),
     ],
 )
 def test_a_wrong_option_is_told_in_two_lines(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("typo.yaml").write_text("learning_rte: 1")
     with pytest.raises(SystemExit, match="2"):
         parse_arguments(PARTS, ["--out", str(tmp_path), *words])
     usage, error = capsys.readouterr().err.splitlines()

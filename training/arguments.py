@@ -19,7 +19,7 @@ from trl import SFTConfig
 
 from data_gen.command_line import UsageError, config_of, read_options
 from data_gen.files import write_whole
-from training.option_help import OptionParser
+from training.option_help import OptionParser, nearest
 
 REFERENCE_MODEL = "Qwen/Qwen2.5-VL-3B-Instruct"
 FREEZABLE = ("vision", "projector")
@@ -164,7 +164,7 @@ def check_values(parser: argparse.ArgumentParser, options: dict[str, Any]) -> No
     for name, value in options.items():
         action = actions.get(name)
         if action is None:
-            parser.error(f"unknown key {name!r} in the --config file; --help lists the options")
+            parser.error(f"unknown key {name!r} in the --config file; {nearest(str(name), actions)}")
         if value in (None, []) or isinstance(value, dict):
             continue
         if isinstance(value, list) and action.nargs is None:

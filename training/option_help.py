@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trl import TrlParser
@@ -47,6 +47,11 @@ class OptionParser(TrlParser):
         *parts, unknown = self.parse_args_and_config(words, return_remaining_strings=True)
         if unknown:
             name = unknown[0].split("=")[0]
-            near = difflib.get_close_matches(name, self._option_string_actions, n=1)
-            self.error(f"unknown option {name}; {f'did you mean {near[0]}?' if near else '--help lists them'}")
+            self.error(f"unknown option {name}; {nearest(name, self._option_string_actions)}")
         return parts
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like a wrong one, as a question; where none is like it, how to list them."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else "--help lists them"
