@@ -1,4 +1,4 @@
-"""What a reasoning text says about itself: its coordinates, its conclusion, whether it knew the answer beforehand."""
+"""What a reasoning text says about itself: its coordinates, its conclusion, whether it was told things beforehand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from collections.abc import Sequence
 from rewards.normal_form import normalise
 from rewards.response import LOCATED_TAGS, map_coordinates
 
+_GIVEN = r"(?:given|provided|supplied|stated|reference|expected|known|labell?ed|annotated)"
+_PLACE = r"(?:bounding[- ])?(?:box(?:es)?|coordinates|locations?|positions?)"
 _GIVEN_ANSWER = re.compile(
-    r"\b(?:given|provided|supplied|stated|reference|expected|known|true|ground[- ]truth) answer\b"
+    rf"\b(?:{_GIVEN}|true|ground[- ]truth) (?:right |correct )?answer\b"
     r"|\banswer (?:is |was |has been |that was )?(?:given|provided|supplied)\b(?! by)"
-    r"|\b(?:given|since|know|knowing|told) that the (?:correct )?answer\b"
-    r"|\b(?:according to|matches|agrees with|consistent with) the (?:correct )?(?:answer|label|annotation)\b"
-    r"|\bground[- ]truth\b|\banswer key\b|\b(?:we|i) (?:are|am|were|was|have been) told\b",
+    r"|\banswer (?:is |was )?(?:already )?known\b"
+    r"|\b(?:given|since|know|knowing|told) that the (?:right |correct )?answer\b"
+    r"|\b(?:given|since|as|because|knowing) the (?:right|correct) answer\b"
+    r"|\b(?:according to|match(?:es|ing)?|agree(?:s|ing)? with|consistent with|in line with|align(?:s|ed|ing)? with"
+    r"|confirm(?:s|ing)?|support(?:s|ing)?|fit(?:s|ting)?) the (?:right |correct )?(?:answer|label|annotation)\b"
+    r"|\bground[- ]truth\b|\banswer key\b|\b(?:we|i) (?:are|am|were|was|have been) told\b"
+    rf"|\b{_GIVEN} {_PLACE}\b|\b{_PLACE} (?:is |are |was |were )?(?:given|provided|supplied)\b(?! by)"
+    r"|\b(?:according to|follow(?:s|ing)?|per|by|apply(?:ing)?|based on|using) the (?:given |provided )?rules\b"
+    r"|\brules? (?:number )?\d",
     re.IGNORECASE,
 )
 _ANSWER_CLAUSE = re.compile(
@@ -50,7 +58,7 @@ def has_bare_coordinates(reasoning: str) -> bool:
 
 
 def mentions_given_answer(reasoning: str) -> bool:
-    """Whether the trace speaks of an answer that was there before it."""
+    """Whether the trace speaks of an answer, a box or a rule that was there before it."""
     return _GIVEN_ANSWER.search(reasoning) is not None
 
 

@@ -103,8 +103,8 @@ The reasoning and its answer:
 
 {frame}
 
-{duty} Is every step borne out by what came before? Does it avoid any hint that the answer was known \
-beforehand? Does it stay below {words} words?
+{duty} Is every step borne out by what came before? Does it avoid any hint that the answer, a box or a \
+rule was known beforehand? Does it stay below {words} words?
 
 If nothing has to be changed, reply with the single word FINE. Otherwise reply with the whole corrected text, and \
 nothing else, in exactly this form:
@@ -129,7 +129,7 @@ PROBLEMS = {
     "too_long": "The reasoning is too long: use at most {words} words.",
     "bare_coordinates": "Coordinates are written in another way than [[x, y]] or [[x1, y1, x2, y2]].",
     "coordinates_outside": "Coordinates are named that do not lie on the objects of the question.",
-    "given_answer": "The reasoning speaks of an answer that was known beforehand.",
+    "given_answer": "The reasoning speaks of an answer, a box or a rule that was known beforehand.",
     "contradicts_answer": "The reasoning ends with another conclusion than the answer.",
     "bad_format": "The form of the reply was not kept.",
     "wrong_answer": "The answer below the reasoning is not the right one, or is not worded as asked.",
