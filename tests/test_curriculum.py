@@ -15,6 +15,7 @@ import torch
 from small_questions import perfect_output
 from test_training import GRPO, fails, grpo_trainer, log_of
 
+import training.sampling
 from data_gen.command_line import UsageError
 from data_gen.files import write_whole
 from data_gen.prompts import prompt_of
@@ -121,9 +122,14 @@ def test_questions_come_from_easy_to_hard_and_are_measured_once(
     ]
 
 
-def test_a_real_model_is_measured_by_its_own_generation(traces: Path, tmp_path: Path) -> None:
-    path = traces.with_name("questions.jsonl")
+def test_a_real_model_is_measured_by_its_own_generation(
+    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rates = traces.with_name("questions.jsonl"), tmp_path / "pass_rates.jsonl"
+    monkeypatch.setattr(training.sampling, "count_tokens", lambda *_: 3 if rates.exists() else 1000)
     trainer, _ = trained(path, tmp_path, "--limit", "6", "--rewards", "acc,pair", known=False)
+    counted = [entry["completions/image_tokens"] for entry in trainer.state.log_history if "loss" in entry]
+    assert counted == [3, 3]  # what was counted in the measuring is in no line about training
     head, *rows = map(json.loads, (tmp_path / "pass_rates.jsonl").read_text().splitlines())
     assert head["options"]["model"] == "tiny" and head["options"]["temperature"] == 1.0
     assert len(rows) == 6 and all(row["pass_rate"] in (0, 0.25, 0.5, 0.75, 1) for row in rows)

@@ -152,6 +152,7 @@ class OrderByPassRate(TrainerCallback):
         trainer.model.train(was_training)
         trainer.state.num_input_tokens_seen = tokens
         trainer._metrics["train"].clear()
+        trainer._pending_metrics.clear()
         set_seed(trainer.args.seed, device_specific=True)
         return rates
 
