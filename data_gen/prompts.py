@@ -86,10 +86,21 @@ def prompt_text(
     if options:
         lines += ["Options:", *options]
     if style == "located" or task == "pixel":
-        width, height = frame.size(image_size)
-        lines.append(_FRAMES[frame.kind].format(width=width, height=height))
+        lines.append(frame_text(frame, image_size))
     lines.append(_FORMATS[style])
     return "\n".join(lines)
+
+
+def located_text(question: str, options: Sequence[str], frame: CoordinateFrame, image_size: Size) -> str:
+    """The text that follows the image, in the located style, for a question of none of the tasks."""
+    listed = ["Options:", *options] if options else []
+    return "\n".join([question, *listed, frame_text(frame, image_size), _FORMATS["located"]])
+
+
+def frame_text(frame: CoordinateFrame, image_size: Size) -> str:
+    """What coordinates mean in a frame, for an image of `image_size` (width, height) pixels."""
+    width, height = frame.size(image_size)
+    return _FRAMES[frame.kind].format(width=width, height=height)
 
 
 def verifier_text(think: str) -> str:

@@ -1,0 +1,99 @@
+"""The stages of the mini model's pretraining, in order: what each draws for a step, and its losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.mini_stages.architecture import standardise_tokens
+from training.mini_stages.dense import cell_truth, dense_losses, new_head
+from training.mini_stages.forward import ATTENTION, fast_linear_layers, image_tokens, patches_of, text_loss
+from training.mini_stages.loop import Stage, train
+from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
+from training.mini_stages.speech import Speech
+from training.mini_stages.texts import Said, caption, grounding, name_in_box, place, tagged
+
+VISION = Stage("vision", 1, steps=1800, pictures_per_step=24, learning_rate=2e-3)
+PLACES = Stage("places", 2, steps=3000, pictures_per_step=16, learning_rate=1.5e-3)
+FORMAT = Stage("format", 3, steps=800, pictures_per_step=16, learning_rate=1e-3)
+# As large as the text's embeddings are at first.
+IMAGE_TOKEN_SCALE = 0.1
+SAMPLES = 128
+About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
+
+
+def draw_pictures(pictures: Pictures, count: int, rng: np.random.Generator) -> tuple[Pixels, list[tuple[Seen, ...]]]:
+    """Some pictures and their objects, about half of them as seen in a mirror."""
+    chosen = rng.integers(len(pictures), size=count)
+    mirrored = rng.random(count) < 0.5
+    pixels_NHWC = pictures.pixels[chosen]
+    pixels_NHWC = np.where(mirrored[:, None, None, None], pixels_NHWC[:, :, ::-1], pixels_NHWC)
+    objects = [pictures.objects[index] for index in chosen]
+    objects = [
+        tuple(item.mirrored() for item in seen) if turned else seen
+        for seen, turned in zip(objects, mirrored, strict=True)
+    ]
+    return pixels_NHWC, objects
+
+
+def teach_vision(model: Any, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = VISION) -> None:
+    """Train the tower below a head that is thrown away, then bring its tokens to the scale of text."""
+    visual = model.model.visual
+    torch.manual_seed(seed)
+    head = new_head(visual.config.out_hidden_size)
+
+    def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
+        pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
+        with fast_linear_layers():
+            tokens_NTC = image_tokens(visual, patches_of(pixels_NHWC))
+        return dense_losses(head(tokens_NTC), cell_truth(objects))
+
+    train(stage, [visual, head], losses_of, checkpoint, seed)
+    with torch.no_grad():
+        samples = image_tokens(visual, patches_of(pictures.pixels[:SAMPLES]))
+    standardise_tokens(visual.merger, samples.flatten(0, 1), IMAGE_TOKEN_SCALE)
+
+
+def teach_places(
+    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = PLACES
+) -> None:
+    """Captions, and the places and names of objects, with the tower trained along."""
+
+    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+        known = nameable(seen)
+        names = [name_in_box(known[rng.integers(len(known))])] if known else []
+        return [caption(seen), *map(place, known), *names]
+
+    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
+def teach_format(
+    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = FORMAT
+) -> None:
+    """Grounding questions with prompts and replies in the format of the tasks, beside captions and places."""
+
+    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+        asked = [question for question in (grounding(seen, rng), grounding(seen, rng)) if question]
+        return [caption(seen), *map(place, nameable(seen)), *(tagged(question, rng) for question in asked)]
+
+    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
+def _teach_texts(
+    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage, about: About
+) -> None:
+    def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
+        pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
+        rows = speech.rows([about(seen, rng) for seen in objects])
+        with fast_linear_layers():
+            return {"text": text_loss(model, image_tokens(model.model.visual, patches_of(pixels_NHWC)), rows)}
+
+    fast_linear_layers()  # which also makes its attention known
+    model.set_attn_implementation(ATTENTION)
+    train(stage, [model], losses_of, checkpoint, seed)
+    model.set_attn_implementation("sdpa")

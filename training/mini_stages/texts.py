@@ -1,0 +1,140 @@
+"""What is said about a picture in pretraining: captions, places, names, and grounding questions in the trained format.
+
+No question of the six tasks is among them, and no answer to one. The prompts of grounding questions end as those of the
+tasks do; only a part of the replies keeps the format, so that a model that samples from them does so on a part too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data_gen.oracle_wording import POINTINGS
+from data_gen.prompts import located_response, located_text
+from data_gen.questions import option_name
+from data_gen.rendering.palette import describe
+from training.mini_stages.pictures import COLOUR_NAMES, FRAME, HEIGHT_PX, KIND_NAMES, WIDTH_PX, Seen, nameable
+
+TAGGED_SHARE = 0.45  # of the replies to grounding questions
+ALL_NAMES = tuple(describe(kind, colour) for kind, colour in itertools.product(KIND_NAMES, COLOUR_NAMES))
+OPTIONS = 3
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text that follows a picture, and the reply."""
+
+    prompt: str
+    reply: str
+
+
+@dataclass(frozen=True)
+class Grounding:
+    """A grounding question: its objects, a trace and an answer."""
+
+    question: str
+    options: tuple[str, ...]
+    objects: tuple[Seen, ...]
+    think: str
+    answer: str
+
+
+def caption(objects: Sequence[Seen]) -> Said:
+    """All objects from left to right, with box, depth and, for vehicles, heading."""
+    ordered = sorted(objects, key=lambda item: item.box_xyxy_px[0])
+    return Said("What is in the image?", "\n".join(map(_described, ordered)))
+
+
+def _described(item: Seen) -> str:
+    line = f"{item.name}: {box_text(item)}, {round(item.depth_m)} meters"
+    vehicle = KIND_NAMES[item.kind] != "pedestrian"
+    return f"{line}, points {POINTINGS[item.heading]}" if vehicle else line
+
+
+def place(item: Seen) -> Said:
+    """Where an object is."""
+    return Said(place_question(item), f"<location>{item.name}: {box_text(item)}</location>")
+
+
+def place_question(item: Seen) -> str:
+    """The question that `place` answers."""
+    return f"Where is the {item.name}?"
+
+
+def name_in_box(item: Seen) -> Said:
+    """What is in a box."""
+    return Said(name_question(item), f"The {item.name}")
+
+
+def name_question(item: Seen) -> str:
+    """The question that `name_in_box` answers."""
+    return f"Which is in the box {box_text(item)}?"
+
+
+def box_text(item: Seen) -> str:
+    """A box as it is written."""
+    return f"[{', '.join(map(str, item.whole_box))}]"
+
+
+def grounding(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding | None:
+    """A random grounding question about objects of a picture; None where no name is the only one of its kind."""
+    known = nameable(objects)
+    if not known:
+        return None
+    asked = [known[index] for index in rng.permutation(len(known))]
+    makers: list[Callable[[list[Seen], np.random.Generator], Grounding]] = [_box_of, _which_of, _is_it]
+    if len(asked) > 1:
+        makers += [_one_of_two, _one_of_two]
+    return makers[rng.integers(len(makers))](asked, rng)
+
+
+def _box_of(asked: list[Seen], _: np.random.Generator) -> Grounding:
+    item = asked[0]
+    think = f"I see the {item.name} in the box {box_text(item)}."
+    return Grounding(f"Which is the box of the {item.name}?", (), (item,), think, box_text(item))
+
+
+def _which_of(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    item = asked[0]
+    others = [name for name in ALL_NAMES if name not in {other.name for other in asked}]
+    names = [item.name, *(others[index] for index in rng.choice(len(others), OPTIONS - 1, replace=False))]
+    options = tuple(option_name(names[index]) for index in rng.permutation(OPTIONS))
+    question = f"Which of these is in the box {box_text(item)}?"
+    return Grounding(question, options, (item,), _seen_in_box(item), option_name(item.name))
+
+
+def _is_it(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    item = asked[0]
+    other = asked[1] if len(asked) > 1 else item.mirrored()
+    same = bool(rng.random() < 0.5) or other.whole_box == item.whole_box
+    question = f"Is the {item.name} in the box {box_text(item if same else other)}?"
+    think = f"The box of the {item.name} is {box_text(item)}. This is {'the same' if same else 'another'} box."
+    return Grounding(question, ("Yes", "No"), (item,), think, "Yes" if same else "No")
+
+
+def _one_of_two(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    pair = asked[:2]
+    item = pair[rng.integers(2)]
+    names = [other.name for other in pair]
+    question = f"Which is in the box {box_text(item)}, the {names[0]} or the {names[1]}?"
+    options = tuple(map(option_name, names))
+    return Grounding(question, options, tuple(pair), _seen_in_box(item), option_name(item.name))
+
+
+def _seen_in_box(item: Seen) -> str:
+    return f"In the box {box_text(item)} I see the {item.name}. So the answer is the {item.name}."
+
+
+def tagged(question: Grounding, rng: np.random.Generator) -> Said:
+    """A grounding question with its prompt, and a reply that keeps the format or leaves out a part of it."""
+    prompt = located_text(question.question, question.options, FRAME, (WIDTH_PX, HEIGHT_PX))
+    boxes = [(item.name, item.box_xyxy_px) for item in question.objects]
+    whole = located_response(boxes, question.think, question.answer)
+    if rng.random() < TAGGED_SHARE:
+        return Said(prompt, whole)
+    location, think, answer = whole.split("\n")
+    loose = (f"{think}\n{answer}", f"{location}\n{answer}", answer, f"{location}\n{question.think}\n{answer}")
+    return Said(prompt, loose[rng.integers(len(loose))])
