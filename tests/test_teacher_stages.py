@@ -387,6 +387,18 @@ def test_a_blind_writer_is_never_told_what_is_right(
     assert is_final(verdict, task, blind) == final
 
 
+@pytest.mark.parametrize("blind", [False, True])
+def test_what_a_trace_is_dropped_for_is_said_beforehand(blind: bool) -> None:
+    question = next(item for item in sample_questions() if item.task == "front_behind" and item.variant == 1)
+    for prompt in (
+        prompts.write_prompt(question, "1. Look.", blind, 235),
+        prompts.judge_prompt(question, "It is.", blind, 235),
+    ):
+        assert "named objects only" in prompt and "235 words" in prompt
+        assert "farther from the camera is in front, the nearer one behind" in prompt
+        assert "<think>" in prompt and "word for word" in prompt
+
+
 # --- budgets ---
 
 

@@ -17,16 +17,21 @@ MEANINGS = {
     "depth": "It asks how far ahead an object is, measured along the viewing direction of the camera.",
     "distance": "It asks which of two objects has the smaller or the larger distance to the camera.",
     "left_right": "It asks which of two objects is further to one side, as they appear in the picture.",
-    "front_behind": "It asks whether one object is in front of another: the one farther from the camera is in front.",
+    "front_behind": (
+        "It asks whether one object is in front of or behind another: here the one farther from the camera is in "
+        "front, the nearer one behind."
+    ),
 }
 FRAME = (
     "Coordinates run from 0 to 1000: x over the whole width of the picture, to the right, y over its whole height, "
-    "downwards. In running text a point is written [[x, y]] and a box [[x1, y1, x2, y2]], never otherwise."
+    "downwards. In running text a point is written [[x, y]] and a box [[x1, y1, x2, y2]], never otherwise; give those "
+    "of the named objects only."
 )
 # Of a writer who is not told where the objects are: its boxes would seldom be the true ones.
 BLIND_FRAME = (
     "Coordinates run from 0 to 1000: x over the whole width of the picture, to the right, y over its whole height, "
-    "downwards. In running text a point is written [[x, y]], never otherwise; write no boxes."
+    "downwards. In running text a point is written [[x, y]], never otherwise; give points on the named objects only, "
+    "and no boxes."
 )
 FORM = "<think>the reasoning</think>\n<answer>the answer</answer>"
 KNOWN = "Where the named objects are: {boxes}\nRight answer: {answer}"
