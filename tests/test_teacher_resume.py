@@ -160,6 +160,9 @@ def test_drafts_by_other_rules_are_refused_until_the_stage_is_made_anew(
         assert (out / "earlier" / "1" / "write.jsonl").read_bytes() == old
         assert (out / "rules" / "yaw.md").read_text() == "1. Count the wheels.\n"
         assert build(data, out, server.url, "--resume", *options) == 0
+        (out / "rules" / "yaw.md").write_text("1. Count the doors.\n")  # of a finished run
+        assert build(data, out, server.url, "--resume", *options) == 2
+        assert "other rules than" in capsys.readouterr().err
     assert max(stub.counts("write").values()) == 2 and max(stub.counts("reason").values()) == 1
     assert len(read_traces(out / "cot.jsonl")) == stub.counts("judge").total()
 

@@ -16,12 +16,13 @@ from data_gen.teaching.costs import prices_of
 from data_gen.teaching.pipeline import Course, Plan, plan_of, teach
 from data_gen.teaching.records import RUN_FILE, STAGES
 from data_gen.teaching.report import finish_run
-from data_gen.teaching.rules import supplied_digest
+from data_gen.teaching.rules import read_rules, supplied_digest
 from data_gen.teaching.selection import Selection, write_manifest
 from data_gen.teaching.settings import TeachingSettings
 from data_gen.teaching.state import SUMMARY_FILE, RunState, read_state
 from data_gen.teaching.summary import summarise_folder
 from data_gen.teaching.teacher import Teacher
+from data_gen.teaching.write import drafted
 
 REASONER_TOKENS, WRITER_TOKENS = 4096, 2048  # the most that one reply may take
 
@@ -37,6 +38,7 @@ def build_by_servers(
         raise UsageError(f"{out} holds traces by the oracle; choose another --out, or --overwrite it")
     plan = plan_of(course, state)
     if not plan.left and (out / SUMMARY_FILE).is_file():
+        drafted(out, read_rules(out, course.tasks))  # rules that were edited since are refused
         print(f"{out} holds a finished run; nothing to do")
         return
     _check_images(plan, questions, root)
