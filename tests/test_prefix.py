@@ -144,6 +144,32 @@ def test_scores_and_gradients_are_those_of_trl(trainers: tuple[Any, Any], batch:
     assert expected.log_probs.abs().max() > 5 and (expected.log_probs[7] == 0).all()
 
 
+def autocast_score(trainer: Any, batch: Batch) -> Scores:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return score(trainer, batch)
+
+
+def test_under_autocast_it_is_as_near_as_trl_is(
+    trainers: tuple[Any, Any], batch: Batch, expected: Scores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = set()
+
+    def watched(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.add((query.dtype, key.dtype, value.dtype))
+        return packed_attention(query, key, value, *rest)
+
+    monkeypatch.setattr(training.prefix_attention, "packed_attention", watched)
+    # What CUDA is given instead of a mask; it refuses tensors of different types.
+    monkeypatch.setattr(
+        training.prefix_attention, "last_places", lambda count, total, _: causal_lower_right(count, total)
+    )
+    stock, shared = (autocast_score(trainer, batch) for trainer in trainers)
+    assert seen == {(torch.bfloat16,) * 3}
+    own_noise = relative(stock.log_probs, expected.log_probs)
+    assert own_noise > 1e-4 and relative(shared.log_probs, expected.log_probs) < 2 * own_noise
+    assert relative(shared.log_probs, stock.log_probs) < 2 * own_noise
+
+
 def test_buffered_pictures_and_small_batches_change_nothing(
     trainers: tuple[Any, Any], batch: Batch, expected: Scores
 ) -> None:

@@ -52,6 +52,9 @@ def attention(
     if packed is None:
         out: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
         return out
+    # Under autocast rotated queries and keys are float32 beside half-precision values; sdpa's own mask-free kernels on
+    # CUDA are chosen before autocast would make them alike, and refuse.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     return packed_attention(query, key, value, packed.spans, settings["scaling"]).transpose(1, 2).contiguous(), None
 
 
@@ -82,8 +85,12 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         grouped = False
     if count == total:
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
-    if query.is_cuda:
-        mask: Any = causal_lower_right(count, total)
-    else:
-        mask = torch.ones(count, total, dtype=torch.bool, device=query.device).tril(total - count)
+    mask = last_places(count, total, query.device)
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
+
+
+def last_places(count: int, total: int, device: torch.device) -> Any:
+    """The mask of the last `count` of `total` places, none ahead of itself: on CUDA a bias that flash kernels know."""
+    if device.type == "cuda":
+        return causal_lower_right(count, total)
+    return torch.ones(count, total, dtype=torch.bool, device=device).tril(total - count)
