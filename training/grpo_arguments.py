@@ -15,7 +15,16 @@ from trl import GRPOConfig
 
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
-from training.arguments import DataArguments, ModelArguments, PlainCpu, check_length, fail, parse_arguments, without_gpu
+from training.arguments import (
+    DataArguments,
+    ModelArguments,
+    PlainCpu,
+    check_length,
+    check_loading,
+    fail,
+    parse_arguments,
+    without_gpu,
+)
 from training.stage_file import Stage, read_stages, same_content
 from training.verifier_options import VerifierOptions
 
@@ -182,7 +191,9 @@ class SurdsGRPOConfig(PlainCpu, GRPOConfig):
     loss_type: str = field(default="grpo", metadata={"help": "TRL's loss; `grpo` is the paper's."})
     use_bias_correction_kl: bool = field(default=False, metadata={"help": "TRL's corrected KL; off is the textbook's."})
     eval_steps: float | None = field(default=100, metadata={"help": "Steps between two scores of --held_out."})
-    num_generations_eval: int | None = field(default=1, metadata={"help": "Answers to a held-out question."})
+    num_generations_eval: int | None = field(
+        default=1, metadata={"help": "Answers to a held-out question; always one."}
+    )
     metric_for_best_model: str | None = field(
         default="held_out/score", metadata={"help": "What --load_best_model_at_end and --save_strategy best go by."}
     )
@@ -196,6 +207,7 @@ class SurdsGRPOConfig(PlainCpu, GRPOConfig):
 
     def __post_init__(self) -> None:
         check_length(self)
+        check_loading(self)
         without_gpu(self)
         check_generations(
             self.generation_batch_size, self.per_device_train_batch_size, self.steps_per_generation,
