@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training.arguments import parse_arguments
+from training.arguments import SurdsSFTConfig, parse_arguments
 from training.grpo_arguments import PARTS
 
 
@@ -40,3 +40,13 @@ def test_help_shows_our_options_in_groups_before_those_of_trl(capsys: pytest.Cap
     of_option = next(number for number, line in enumerate(lines) if "--logic-mode {forward,generate}" in line)
     assert heads[2] < of_option < heads[3]
     assert not any("stages_sha256" in line for line in lines)
+
+
+@pytest.mark.parametrize("script", ["sft", "grpo"])
+def test_loading_options_that_only_the_reference_would_obey_are_refused(
+    script: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = PARTS if script == "grpo" else (SurdsSFTConfig,)
+    with pytest.raises(SystemExit, match="2"):
+        parse_arguments(parts, ["--model_init_kwargs", '{"attn_implementation": "eager"}'])
+    assert "--model_init_kwargs would reach the reference model only" in capsys.readouterr().err

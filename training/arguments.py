@@ -109,6 +109,12 @@ def without_gpu(config: Any) -> None:
         config.use_cpu, config.bf16 = True, False
 
 
+def check_loading(config: Any) -> None:
+    """Raise ValueError for options of TRL's loading: the model is loaded here, only its reference would obey them."""
+    if config.model_init_kwargs:
+        raise ValueError("--model_init_kwargs would reach the reference model only; drop it (but --dtype works)")
+
+
 class PlainCpu:
     """Names a CPU without an index: `cpu:0` is no place that a saved optimiser can be loaded to."""
 
@@ -142,6 +148,7 @@ class SurdsSFTConfig(PlainCpu, SFTConfig):
 
     def __post_init__(self) -> None:
         check_length(self)
+        check_loading(self)
         without_gpu(self)
         super().__post_init__()
 
