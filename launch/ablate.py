@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,7 +113,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     add("--max-new-tokens", type=int, default=512, help="longest answer in evaluation (default: %(default)s)")
     add("--out", type=Path, default=Path("runs/ablation"), help="folder of the sweep (default: %(default)s)")
     add("--seed", type=int, default=42, help="seed of every row (default: %(default)s)")
-    add("--accelerate-config", type=Path, help="accelerate's file, e.g. launch/accelerate/cpu.yaml")
+    add(
+        "--accelerate-config",
+        type=Path,
+        default=None if shutil.which("nvidia-smi") else Path(script("launch/accelerate/cpu.yaml")),
+        help="accelerate's file, such as launch/accelerate/zero2_8gpu.yaml (default here: %(default)s)",
+    )
     add("--overwrite", action="store_true", help="do all rows anew")
     add("--dry-run", action="store_true", help="print the commands and stop")
     options, grpo_options = parser.parse_known_args(arguments)

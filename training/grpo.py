@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_grpo(arguments, __doc__)
     data, rewards, config = options.data, options.rewards, options.config
     from training.plan import used_questions
-    from training.run import check_model, open_run, read_questions_and_root, train
+    from training.run import check_model, open_run, output_folder, read_questions_and_root, train
 
     check_rewards(rewards, config)
     check_schedule(options.schedule, config)
@@ -97,6 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     held_out = read_held_out(options.schedule, chosen, root, BUILDER)
     check_model(options.model.model)
     if options.schedule.check:
+        try:
+            output_folder(Path(config.output_dir), data, options.parts).check()
+        except FileExistsError as error:
+            fail(str(error))
         if config.process_index == 0:
             print(f"{data.data}: options and data are in order, rewards {rewards.rewards}; nothing was trained")
         return

@@ -65,10 +65,8 @@ def open_run(data: DataArguments, config: Any, parts: Sequence[Any]) -> str | No
 
 def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> tuple[str | None, bool]:
     """(why the folder must not be touched, whether it holds this very run, finished); saves the config if neither."""
-    kind = "GRPO run" if any(isinstance(part, RewardArguments) for part in parts) else "SFT run"
-    inputs = tuple(Path(name) for name in (data.data, data.images, parts[0].model) if name)
     try:
-        OutputFolder(folder, kind, data.resume, data.overwrite, inputs).prepare()
+        output_folder(folder, data, parts).prepare()
     except FileExistsError as error:
         return str(error), False
     finished = (folder / FRAME_FILE).exists()
@@ -78,6 +76,13 @@ def _claim(folder: Path, data: DataArguments, parts: Sequence[Any]) -> tuple[str
     if not finished:
         save_config(folder, parts)
     return None, finished
+
+
+def output_folder(folder: Path, data: DataArguments, parts: Sequence[Any]) -> OutputFolder:
+    """What may happen to the folder of a run."""
+    kind = "GRPO run" if any(isinstance(part, RewardArguments) for part in parts) else "SFT run"
+    inputs = tuple(Path(name) for name in (data.data, data.images, parts[0].model) if name)
+    return OutputFolder(folder, kind, data.resume, data.overwrite, inputs)
 
 
 def read_questions_and_root(data: DataArguments, builder: str) -> tuple[list[Question], Path]:
