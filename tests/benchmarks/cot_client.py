@@ -4,7 +4,8 @@ python tests/benchmarks/cot_client.py [--requests 2560] [--repeats 2] [--queued 
 
 The server waits a second and answers; server and client are processes of their own. Every question has one image of
 1600x900 pixels and about 250 kB, read from disk. The ceiling is what the server could do without a pause: its slots
-over its mean latency.
+over its mean latency. Of the stage `write` of data_gen/build_cot.py it is the whole command, with what it reads and
+writes; its share is the time that the server needs, over the time that the stage takes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from data_gen.build_cot import main as build_cot
 from data_gen.chat import ChatClient, user_message
 from data_gen.in_order import map_as_completed, map_in_order
+from data_gen.questions import own_units, questions_of
+from data_gen.records import question_to_row, write_rows
+from data_gen.scene_records import SceneImage, SceneObject
 
 SLOTS = 64
 IMAGES = 32
@@ -76,6 +81,7 @@ def openai_package(url: str) -> Callable[[int, Path], str]:
 
 
 CLIENTS = {"ours": ours, "openai package": openai_package}
+STAGE = "stage write"
 
 
 def measure(client: str, kind: str, url: str, folder: Path, requests: int, ahead: int) -> Figures:
@@ -93,6 +99,31 @@ def measure(client: str, kind: str, url: str, folder: Path, requests: int, ahead
         raise RuntimeError("replies are missing or cut")
     cpu_s = time.process_time() - started_cpu_s
     return Figures(busy / wall_s, 1000 * cpu_s / requests, peak_mb())
+
+
+def write_questions(folder: Path, count: int) -> None:
+    """At least `count` questions about the images of a folder, and rules for them."""
+    car = SceneObject("white car", (700, 400, 900, 560), (800, 480), (0.0, 1.0, 20.0), 20.0, 20.02, "North", 0.1)
+    scenes = [SceneImage(f"{number % IMAGES:02}.jpg", (car,)) for number in range(-(-count // 4))]  # 4 questions each
+    units = own_units(scenes, depth_ranges="fair")
+    rows = (question_to_row(question) for unit in units for question in questions_of(unit, "train", "real", "fair"))
+    write_rows(folder / "questions.jsonl", rows)
+    for task in ("yaw", "pixel", "depth"):
+        (folder / f"{task}.md").write_text("1. Look.\n2. Compare.\n")
+
+
+def measure_stage(url: str, folder: Path, requests: int) -> Figures:
+    """The stage `write` in this process, from the command line to its last draft."""
+    write_questions(folder, requests)
+    words = f"--data {folder}/questions.jsonl --images {folder} --out {folder}/cot --rules {folder} --overwrite"
+    asked = f"--writer {url} --writer-model m --stages write --concurrency {SLOTS}"
+    started_cpu_s = time.process_time()
+    if build_cot([*words.split(), *asked.split()]):
+        raise RuntimeError("the stage failed")
+    cpu_s = time.process_time() - started_cpu_s
+    wall_s = json.loads((folder / "cot" / "run.json").read_text())["stages"]["write"]["wall_s"]
+    done = (folder / "cot" / "write.jsonl").read_bytes().count(b"\n")
+    return Figures(done / wall_s, 1000 * cpu_s / done, peak_mb())
 
 
 def peak_mb() -> float:
@@ -116,7 +147,8 @@ def server(latency_s: float, slow_every: int = 0) -> Iterator[str]:
 def run(client: str, kind: str, url: str, folder: Path, requests: int, ahead: int = 2 * SLOTS) -> Figures:
     """One run in a process of its own; `ahead`: how many requests may wait for a thread or a reply."""
     command = [sys.executable, __file__, "--run", client, kind, url, str(folder), str(requests), str(ahead)]
-    return Figures(**json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return Figures(**json.loads(printed.splitlines()[-1]))
 
 
 def tell(name: str, figures: Figures, ceiling_per_s: float) -> None:
@@ -134,6 +166,8 @@ def compare(folder: Path, requests: int, repeats: int, queued: int) -> None:
             for client in clients:
                 tell(f"{client}, 1 s", run(client, "as completed", url, folder, requests), SLOTS)
             tell("ours in order, 1 s", run("ours", "in order", url, folder, requests), SLOTS)
+            needed_s = -(-requests // SLOTS) + 1  # the one request that asks whether the server is there comes first
+            tell("stage write, 1 s", run(STAGE, "", url, folder, requests), requests / needed_s)
     for kind in MAPS:
         with server(1.0, slow_every=100) as url:
             mean_s = 0.99 * 1.0 + 0.01 * 10
@@ -152,7 +186,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.run:
         client, kind, url, folder, requests, ahead = options.run
-        print(json.dumps(asdict(measure(client, kind, url, Path(folder), int(requests), int(ahead)))))
+        if client == STAGE:
+            figures = measure_stage(url, Path(folder), int(requests))
+        else:
+            figures = measure(client, kind, url, Path(folder), int(requests), int(ahead))
+        print(json.dumps(asdict(figures)))
         return
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder))
