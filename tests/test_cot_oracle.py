@@ -180,3 +180,19 @@ def test_a_paraphrase_tells_the_right_object_by_its_kind() -> None:
             assert nouns[1 - chosen] not in last
             told += 1
     assert told > 100
+
+
+@pytest.mark.parametrize("kind", ["resized", "thousand"])
+def test_a_box_in_a_target_has_the_numbers_of_its_location_in_any_frame(kind: Any) -> None:
+    asked = [moved_by_parts_of_a_pixel(question) for question in questions(40) if question.task == "pixel"]
+    for trace in map(oracle_trace, asked):
+        located, _, rest = target_response(trace, CoordinateFrame(kind, max_pixels=401_408)).partition("</location>")
+        box, *points = re.findall(r"\[\[([\d, ]+)\]\]", rest)
+        assert f"[{box}]" in located
+        assert all(f"<answer>[{point}]</answer>" in rest for point in points)
+
+
+def moved_by_parts_of_a_pixel(question: Question) -> Question:
+    (item,) = question.objects
+    x1, y1, x2, y2 = item.bbox
+    return replace(question, objects=(replace(item, bbox=(x1 + 0.3, y1 + 0.4, x2 - 0.3, y2 - 0.4)),))

@@ -42,12 +42,16 @@ def grpo_rows(questions: Sequence[Question], root: Path, frame: CoordinateFrame)
 
 
 def target_response(trace: Trace, frame: CoordinateFrame) -> str:
-    """The response to learn: true boxes, the trace, the answer, all coordinates in `frame`."""
+    """The response to learn: true boxes, the trace, the answer, all coordinates in `frame`.
+
+    A true box that the trace repeats in whole pixels has the very numbers that it has in the location part.
+    """
     question = trace.question
     size = question.image_size
+    true_boxes = {tuple(map(round, item.bbox)): item.bbox for item in question.objects}
 
     def to_frame(values: Sequence[float]) -> tuple[float, ...]:
-        return frame.to_model(values, size)
+        return frame.to_model(true_boxes.get(tuple(map(round, values)), values), size)
 
     answer = question.answer_text
     if not isinstance(question.answer, str):
