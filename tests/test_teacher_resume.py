@@ -19,6 +19,7 @@ from teacher_stub import Asked, build, command, teaching, written
 from data_gen.append_file import AppendFile, cut_unfinished_line, records_with_offsets
 from data_gen.build_cot import main
 from data_gen.records import RecordError, read_questions, read_traces
+from data_gen.teaching.state import read_state
 
 ROOT = Path(__file__).parents[1]
 CONCURRENCY = 8  # of teacher_stub.command
@@ -95,6 +96,27 @@ def _wait_until(true: Callable[[], bool]) -> None:
     end_s = time.monotonic() + 60
     while not true() and time.monotonic() < end_s:
         time.sleep(0.02)
+
+
+def test_the_time_of_a_stage_is_noted_while_it_runs_and_added_to(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, seen = tmp_path / "cot", list[float]()
+    monkeypatch.setattr("data_gen.teaching.pipeline.NOTED_EVERY_S", 0.02)
+
+    def override(asked: Asked) -> Answer | None:
+        if asked.stage != "reason" or seen:
+            return None
+        _wait_until(lambda: read_state(out).stages["reason"].wall_s >= 0.2)
+        seen.append(read_state(out).stages["reason"].wall_s)
+        return (401, "no longer yours")
+
+    with teaching(data, override) as (_, server):
+        options = ("--tasks", "depth", "--stages", "reason", "--concurrency", "1")
+        assert build(data, out, server.url, *options) == 2
+        assert build(data, out, server.url, *options, "--resume") == 0
+    held = read_state(out).stages["reason"]
+    assert held.finished and held.wall_s >= seen[0] >= 0.2
 
 
 def test_a_finished_run_says_so_and_asks_nobody(data: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +31,8 @@ from data_gen.teaching.teacher import Teacher
 from data_gen.teaching.verify import run_verify
 from data_gen.teaching.write import Desk, drafted, run_write
 from data_gen.trace_checks import TraceBudget
+
+NOTED_EVERY_S = 20.0  # the time that a stage has taken, which a kill must not take away
 
 
 @dataclass(frozen=True)
@@ -160,15 +164,40 @@ def _run_stage(course: Course, state: RunState, stage: str) -> RunState:
     held = state.stages.get(stage) or StageState(course.settings.of_stage(stage))
     state = state.with_stage(stage, held)
     write_state(course.out, state)
-    began_s, finished = time.monotonic(), False
+    began_s = time.monotonic()
+
+    def noted(finished: bool = False) -> RunState:
+        wall_s = round(held.wall_s + time.monotonic() - began_s, 1)
+        now = state.with_stage(stage, replace(held, finished=finished, wall_s=wall_s))
+        write_state(course.out, now)
+        return now
+
+    finished = False
     try:
-        _RUNS[stage](course)
+        with _repeated(noted, NOTED_EVERY_S):
+            _RUNS[stage](course)
         finished = True
     finally:
-        wall_s = round(held.wall_s + time.monotonic() - began_s, 1)
-        state = state.with_stage(stage, replace(held, finished=finished, wall_s=wall_s))
-        write_state(course.out, state)
+        state = noted(finished)
     return state
+
+
+@contextmanager
+def _repeated(call: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Call a function again and again meanwhile, in a thread of its own."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(every_s):
+            call()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _reason(course: Course) -> None:

@@ -36,7 +36,7 @@ FILES_OF = {
 
 @dataclass(frozen=True)
 class StageState:
-    """settings: what decides what the stage writes. wall_s: how long it took, without what a kill cut off."""
+    """settings: what decides what the stage writes. wall_s: how long it took, but for seconds before a kill."""
 
     settings: dict[str, Any]
     finished: bool = False
