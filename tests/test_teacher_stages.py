@@ -350,6 +350,7 @@ def test_the_judge_may_correct_a_trace(data: Path, own_rules: Path, tmp_path: Pa
     ("judgement", "verdict"),
     [
         ("FINE", ()), ("**Fine.**", ()), ("<think>Let me see.</think>\nFINE", ()),
+        ("Every step is borne out.\n\n**FINE**\n", ()), ("It cannot be called\nfine at all.", ("unjudged",)),
         ("It is wrong.", ("unjudged",)), ("Not fine.", ("unjudged",)), ("<think>I wonder", ("unjudged",)),
     ],
 )  # fmt: skip

@@ -59,6 +59,15 @@ def is_final(verdict: Sequence[str], task: str, blind: bool) -> bool:
     return not _FINAL.isdisjoint(verdict) or (blind and not untold.isdisjoint(verdict))
 
 
+def is_fine(judgement: str) -> bool:
+    """Whether a judgement says that nothing has to be changed: it begins with that word, or has it as its last line.
+
+    Some think aloud before they judge.
+    """
+    lines = [line.strip(" *\"'.").lower() for line in judgement.rpartition("</think>")[2].strip().splitlines()]
+    return bool(lines) and (lines[0].startswith(FINE) or lines[-1] == FINE)
+
+
 def _judged(turn: Turn, question: Question, desk: Desk, budget: TraceBudget) -> Turn:
     """The same writing, or what the writer corrects it to when it is asked to judge it, with our own verdict."""
     if turn.writing.failed:
@@ -69,8 +78,7 @@ def _judged(turn: Turn, question: Question, desk: Desk, budget: TraceBudget) -> 
     name = f"{question.id} judge {turn.sample}.{turn.attempts}"
     said = desk.teacher.ask(name, prompt, desk.image(question), free=False)
     turn = replace(turn, judged=True, spent=turn.spent + said.spent)
-    remark = said.text.rpartition("</think>")[2].strip(" *\"'\n").lower()  # some think aloud before they judge
-    if remark.startswith(FINE):
+    if is_fine(said.text):
         return replace(turn, verdict=problems_of(question, writing, budget))
     corrected = read_writing(said, question)
     if corrected.failed:
