@@ -17,6 +17,7 @@ from rewards.normal_form import normalise
 from rewards.response import contains_phrase, parse
 from rewards.trace_text import (
     concluded_option,
+    concluded_point,
     coordinates_in,
     has_bare_coordinates,
     has_tag,
@@ -78,9 +79,8 @@ def trace_problems(
 def contradicts_answer(question: Question, reasoning: str) -> bool:
     """Whether what the trace concludes last is another option, or another point, than the true answer."""
     if question.task == "pixel":
-        clause = last_answer_clause(reasoning)
-        points = coordinates_in(clause or "")
-        said = f"[{', '.join(map(str, points[0]))}]" if points else question.answer_text
+        point = concluded_point(reasoning)
+        said = f"[{', '.join(map(str, point))}]" if point else question.answer_text
         return not same_answer(said, question.answer_text, question.image_size)
     concluded = concluded_option(reasoning, question.options)
     return concluded is not None and normalise(concluded) != normalise(question.answer_text)

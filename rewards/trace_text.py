@@ -78,6 +78,19 @@ def concluded_option(reasoning: str, options: Sequence[str]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
+def concluded_point(reasoning: str) -> tuple[float, ...] | None:
+    """The point or box that a trace ends with, or None.
+
+    After the last "the answer is" it is the one named first. Without such a clause it is the last point of the last
+    sentence.
+    """
+    clause = last_answer_clause(reasoning)
+    if clause is not None:
+        return next(iter(coordinates_in(clause)), None)
+    points = [values for values in coordinates_in(_SENTENCE_END.split(reasoning.strip())[-1]) if len(values) == 2]
+    return points[-1] if points else None
+
+
 def last_answer_clause(reasoning: str) -> str | None:
     """What follows the last "answer is", or None."""
     clauses = list(_ANSWER_CLAUSE.finditer(reasoning))

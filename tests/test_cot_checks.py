@@ -42,6 +42,7 @@ FAULTY = [
     (IN_FRONT, "The truck is nearer. The answer is no.", "contradicts_answer"),
     (FACING, "It points right, which means West.", "contradicts_answer"),
     (CENTRE, "The box is [[100, 300, 300, 500]]. The answer is [[290, 490]].", "contradicts_answer"),
+    (CENTRE, "The car is at [[200, 400]]. So its centre is near [[290, 490]].", "contradicts_answer"),
 ]
 CLEAN = [
     (CLOSER, "The truck is lower. So the answer is red truck."),
@@ -59,6 +60,8 @@ CLEAN = [
     (IN_FRONT, "There is no other car, so no doubt that the truck is nearer."),
     (FACING, "The camera faces North. It points right, so this means East."),
     (CENTRE, "The box is [[100, 300, 300, 500]]. The answer is [[201, 399]]."),
+    (CENTRE, "It reaches from [[100, 300]] to [[300, 500]]. So its centre is near [[201, 399]]."),
+    (CENTRE, "It begins at [[100, 300]]. It fills the box [[100, 300, 290, 490]]."),
 ]
 
 
