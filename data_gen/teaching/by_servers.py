@@ -24,7 +24,7 @@ from data_gen.teaching.summary import summarise_folder
 from data_gen.teaching.teacher import Teacher
 from data_gen.teaching.write import drafted
 
-REASONER_TOKENS, WRITER_TOKENS = 4096, 2048  # the most that one reply may take
+REASONER_TOKENS, WRITER_TOKENS = 8192, 2048  # the most that one reply may take
 
 
 def build_by_servers(
