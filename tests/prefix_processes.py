@@ -24,7 +24,7 @@ from data_gen.records import read_questions
 from training import grpo
 from training.grpo_arguments import parse_grpo
 from training.model import save_frame
-from training.packing import shuffle_blocks
+from training.update.packing import shuffle_blocks
 
 GROUP = 4
 
@@ -144,7 +144,7 @@ def train(trainer: Any) -> Trained:
 def train_stock(questions: Path, model: str, out: Path, *options: str) -> Trained:
     """TRL's own path, but for the order of the rows: groups (or `block` rows of them) stay together, as in ours."""
     trainer = make_trainer(questions, model, out, *options, "--shared_prefix", "false")
-    from training.prefix import train_block
+    from training.update.prefix import train_block
 
     kept = functools.partial(shuffle_blocks, block=train_block(trainer))
     with mock.patch.object(grpo_trainer, "shuffle_sequence_dict", kept):

@@ -11,7 +11,7 @@ from data_gen.records import Question, read_questions
 from rewards.settings import completion_text
 from training import grpo
 from training.grpo_arguments import parse_grpo
-from training.held_out_questions import HeldOut, check_schedule
+from training.scoring.held_out_questions import HeldOut, check_schedule
 
 OPTIONS = [
     "--gradient_checkpointing", "false", "--gradient_accumulation_steps", "1", "--per_device_train_batch_size", "8",

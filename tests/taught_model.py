@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from training.verifier import VerifierJob, padded
+from training.verification.verifier import VerifierJob, padded
 
 
 def teach(

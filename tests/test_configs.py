@@ -12,7 +12,7 @@ from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, pa
 from training.grpo import check_rewards
 from training.grpo_arguments import PARTS as GRPO_PARTS
 from training.grpo_arguments import GRPOOptions, parse_grpo
-from training.stage_file import read_stages
+from training.schedule.stage_file import read_stages
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {

@@ -15,14 +15,14 @@ import torch
 from small_questions import perfect_output
 from test_training import GRPO, fails, grpo_trainer, log_of
 
-import training.sampling
+import training.rollouts.sampling
 from data_gen.command_line import UsageError
 from data_gen.files import write_whole
 from data_gen.prompts import prompt_of
 from data_gen.records import Question, read_questions
 from rewards.boxes import CoordinateFrame
 from training import grpo
-from training.curriculum import read_pass_rates, shares, spread_of, write_pass_rates
+from training.schedule.curriculum import read_pass_rates, shares, spread_of, write_pass_rates
 
 OPTIONS = {"model": "tiny", "num_generations": 4}
 CURRICULUM = ["--curriculum", "pass-rate", "--max_steps", "2", "--frame", "original", "--save_strategy", "no",
@@ -126,7 +126,7 @@ def test_a_real_model_is_measured_by_its_own_generation(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, rates = traces.with_name("questions.jsonl"), tmp_path / "pass_rates.jsonl"
-    monkeypatch.setattr(training.sampling, "count_tokens", lambda *_: 3 if rates.exists() else 1000)
+    monkeypatch.setattr(training.rollouts.sampling, "count_tokens", lambda *_: 3 if rates.exists() else 1000)
     trainer, _ = trained(path, tmp_path, "--limit", "6", "--rewards", "acc,pair", known=False)
     counted = [entry["completions/image_tokens"] for entry in trainer.state.log_history if "loss" in entry]
     assert counted == [3, 3]  # what was counted in the measuring is in no line about training

@@ -11,8 +11,8 @@ import torch
 from test_training import GRPO, fails, grpo_trainer
 
 from training import grpo
-from training.batches import merge_groups
-from training.dynamic_sampling import fill_places, groups_with_spread, other_prompts
+from training.schedule.batches import merge_groups
+from training.schedule.dynamic_sampling import fill_places, groups_with_spread, other_prompts
 
 NAN = torch.nan
 

@@ -17,8 +17,8 @@ from data_gen.records import Trace, question_to_row, read_questions, trace_to_ro
 from eval import surds
 from rewards.grading import TASKS
 from training import grpo, sft
-from training.held_out import Graded, held_out_figures
-from training.held_out_questions import first_units, leaks
+from training.scoring.held_out import Graded, held_out_figures
+from training.scoring.held_out_questions import first_units, leaks
 
 ANSWER_TOKENS = "96"
 

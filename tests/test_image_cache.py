@@ -25,9 +25,9 @@ from eval.hf_engine import _open, _processed, chat_text
 from training import grpo, processor, sft
 from training.bounded_cache import BoundedCache
 from training.grpo_arguments import parse_grpo
-from training.image_cache import DecodeOnce
 from training.model import load_model
 from training.processor import CachedImageProcessor, ImageOnlyProcessor
+from training.rollouts.image_cache import DecodeOnce
 
 BUDGET = {"shortest_edge": 28 * 28, "longest_edge": 224 * 112}
 

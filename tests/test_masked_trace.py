@@ -13,8 +13,8 @@ from test_training import grpo_trainer
 from data_gen.prompts import located_response, masked_verifier_text, verifier_text
 from rewards.literal import GAP
 from rewards.settings import RewardSettings
-from training.claims import Claim, claim_of
-from training.verifier import JobWriter, VerifierJob
+from training.verification.claims import Claim, claim_of
+from training.verification.verifier import JobWriter, VerifierJob
 
 PREMISES = ("smaller", "larger")
 ENDS = ("yes", "no")
@@ -62,7 +62,7 @@ def test_the_meter_tells_reasoning_from_repetition(
         for premise, end in zip(PREMISES, ENDS, strict=True)
     ]
     assert least <= share_first(trainer, claims) <= most
-    monkeypatch.setattr("training.claims.cut_out", lambda text, answer: text)
+    monkeypatch.setattr("training.verification.claims.cut_out", lambda text, answer: text)
     assert share_first(trainer, claims) == 1.0
 
 

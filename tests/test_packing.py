@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from training.packing import IGNORED, Completions, GroupSpan, Pictures, pack, shuffle_blocks, unpack
+from training.update.packing import IGNORED, Completions, GroupSpan, Pictures, pack, shuffle_blocks, unpack
 
 PAD = 0
 

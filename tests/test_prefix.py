@@ -20,12 +20,12 @@ from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import add_fused_lm_head
 
-import training.prefix
-import training.prefix_attention
+import training.update.prefix
+import training.update.prefix_attention
 from training.model import load_model
-from training.packing import GroupSpan, PackedRow, pack
 from training.prefill import Continuation, Prefixes, generate_from
-from training.prefix_attention import packed_attention
+from training.update.packing import GroupSpan, PackedRow, pack
+from training.update.prefix_attention import packed_attention
 
 TEMPERATURE = "0.9"
 WIDTH = 17  # of the completions, in tokens
@@ -158,10 +158,10 @@ def test_under_autocast_it_is_as_near_as_trl_is(
         seen.add((query.dtype, key.dtype, value.dtype))
         return packed_attention(query, key, value, *rest)
 
-    monkeypatch.setattr(training.prefix_attention, "packed_attention", watched)
+    monkeypatch.setattr(training.update.prefix_attention, "packed_attention", watched)
     # What CUDA is given instead of a mask; it refuses tensors of different types.
     monkeypatch.setattr(
-        training.prefix_attention, "last_places", lambda count, total, _: causal_lower_right(count, total)
+        training.update.prefix_attention, "last_places", lambda count, total, _: causal_lower_right(count, total)
     )
     stock, shared = (autocast_score(trainer, batch) for trainer in trainers)
     assert seen == {(torch.bfloat16,) * 3}
@@ -174,7 +174,7 @@ def test_buffered_pictures_and_small_batches_change_nothing(
     trainers: tuple[Any, Any], batch: Batch, expected: Scores
 ) -> None:
     shared = trainers[1]
-    pictures = training.prefix._pictures(batch.inputs)
+    pictures = training.update.prefix._pictures(batch.inputs)
     assert pictures is not None
     once = pictures.once_per(GROUP)
     assert len(once.pixel_values) * GROUP == len(pictures.pixel_values)
@@ -193,12 +193,12 @@ def shifted(rows: Any, positions: torch.Tensor) -> PackedRow:
 
 def plainly_causal(query: Any, key: Any, value: Any, spans: Any, scale: float) -> torch.Tensor:
     """Branches see those before them."""
-    return training.prefix_attention._causal(query, key, value, scale)
+    return training.update.prefix_attention._causal(query, key, value, scale)
 
 
 @pytest.mark.parametrize(
     ("module", "name", "wrong"),
-    [(training.prefix, "pack", shifted), (training.prefix_attention, "packed_attention", plainly_causal)],
+    [(training.update.prefix, "pack", shifted), (training.update.prefix_attention, "packed_attention", plainly_causal)],
 )
 def test_wrong_positions_or_masks_would_be_seen(
     trainers: tuple[Any, Any],
@@ -252,7 +252,7 @@ def test_a_batch_that_is_all_masked_has_zero_gradients(trainers: tuple[Any, Any]
 def test_padding_pictures_and_caches_of_other_calls_are_honoured(trainers: tuple[Any, Any], batch: Batch) -> None:
     """Generation, text-only forward passes and prefills go through the registered attention with their masks."""
     stock, shared = (trainer.model.eval() for trainer in trainers)
-    assert shared.config.text_config._attn_implementation == training.prefix_attention.NAME
+    assert shared.config.text_config._attn_implementation == training.update.prefix_attention.NAME
     names = ("input_ids", "attention_mask", "mm_token_type_ids")
     prompts = {name: batch.inputs[name][:, :-WIDTH] for name in names}
     prompts |= {name: batch.inputs[name] for name in ("pixel_values", "image_grid_thw")}
@@ -270,7 +270,7 @@ def test_padding_pictures_and_caches_of_other_calls_are_honoured(trainers: tuple
         blind = shared(**{**text, "attention_mask": unmasked["attention_mask"]}, logits_to_keep=3).logits
         assert not torch.allclose(logits, blind, atol=1e-2)
     heads = {name: prompts[name][::GROUP] for name in names[:2]}
-    pictures = training.prefix._pictures(batch.inputs)
+    pictures = training.update.prefix._pictures(batch.inputs)
     assert pictures is not None
     once = pictures.once_per(GROUP)
     prefixes = Prefixes(**heads, pixel_values=once.pixel_values, image_grid_thw=once.grid_thw)
@@ -284,7 +284,7 @@ def test_a_saved_model_is_an_ordinary_one(trainers: tuple[Any, Any], batch: Batc
     shared = trainers[1]
     shared.save_model(str(tmp_path))
     for path in tmp_path.rglob("*.json"):
-        assert training.prefix_attention.NAME not in path.read_text(), path
+        assert training.update.prefix_attention.NAME not in path.read_text(), path
     again = AutoModelForImageTextToText.from_pretrained(tmp_path)
     assert again.config.text_config._attn_implementation == "sdpa"
     text = {"input_ids": torch.arange(20, 60)[None]}
@@ -294,7 +294,7 @@ def test_a_saved_model_is_an_ordinary_one(trainers: tuple[Any, Any], batch: Batc
 
 def test_trls_shuffling_is_put_back_whatever_happens(trainers: tuple[Any, Any]) -> None:
     stock = grpo_trainer.shuffle_sequence_dict
-    with pytest.raises(RuntimeError), training.prefix.blocks_kept_together(4):
+    with pytest.raises(RuntimeError), training.update.prefix.blocks_kept_together(4):
         assert grpo_trainer.shuffle_sequence_dict is not stock
         raise RuntimeError
     assert grpo_trainer.shuffle_sequence_dict is stock
@@ -322,13 +322,13 @@ def test_what_is_not_supported_has_a_reason(
     trainers: tuple[Any, Any], path: str, value: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = trainers[0]
-    assert training.prefix.why_not(trainer) is None
+    assert training.update.prefix.why_not(trainer) is None
     owner = trainer
     *parents, name = path.split(".")
     for parent in parents:
         owner = getattr(owner, parent)
     monkeypatch.setattr(owner, name, value, raising=False)
-    assert words in (training.prefix.why_not(trainer) or "")
+    assert words in (training.update.prefix.why_not(trainer) or "")
 
 
 def test_what_it_relies_on_in_trl() -> None:
@@ -358,4 +358,4 @@ def test_what_it_relies_on_in_trl() -> None:
 
 
 def test_the_tiny_model_is_of_a_family_that_shares() -> None:
-    assert load_model("tiny").model.config.model_type in training.prefix.FAMILIES
+    assert load_model("tiny").model.config.model_type in training.update.prefix.FAMILIES

@@ -15,7 +15,7 @@ from prefix_processes import CASES, GROUP, apart, make_trainer, save_sharp, trai
 from test_prefix import shifted
 from trl import GRPOTrainer
 
-import training.prefix
+import training.update.prefix
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_groups_stay_together_and_their_pictures_are_kept_once(sharp: str, quest
 def test_groups_that_were_taken_apart_stop_the_run(
     sharp: str, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.prefix, "blocks_kept_together", lambda _: nullcontext())  # TRL's own shuffling
+    monkeypatch.setattr(training.update.prefix, "blocks_kept_together", lambda _: nullcontext())  # TRL's own shuffling
     trainer = make_trainer(questions, sharp, tmp_path, "--max_steps", "1")
     with pytest.raises(ValueError, match=r"different (prompts|pictures)"):
         train(trainer)
@@ -109,7 +109,7 @@ def test_four_steps_of_the_other_settings(case: str, sharp: str, questions: Path
 def test_a_step_with_wrong_positions_ends_elsewhere(
     sharp: str, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.prefix, "pack", shifted)
+    monkeypatch.setattr(training.update.prefix, "pack", shifted)
     stock, shared = train_both(questions, sharp, tmp_path, "--max_steps", "1")
     assert apart(shared, stock) > 1e-2
 

@@ -17,8 +17,8 @@ from data_gen.records import read_questions
 from rewards import limits_of, select_rewards
 from rewards.settings import RewardSettings
 from training import grpo
-from training.checked_rewards import RewardError, problem_of
-from training.reward_checks import unpaid_tasks
+from training.scoring.checked_rewards import RewardError, problem_of
+from training.scoring.reward_checks import unpaid_tasks
 
 
 @pytest.fixture(scope="module")

@@ -19,13 +19,13 @@ from sharp_model import sharp_tiny, write_noise
 from trl.data_utils import prepare_multimodal_messages
 
 import training.prefill
-import training.sampling
+import training.rollouts.sampling
 from data_gen.records import read_questions
 from training import grpo
 from training.grpo_arguments import parse_grpo
 from training.model import save_frame
 from training.prefill import Prefixes, distinct_prompts
-from training.sampling import NEVER, SharedPrefill, count_tokens, strip_tokens
+from training.rollouts.sampling import NEVER, SharedPrefill, count_tokens, strip_tokens
 
 FAST = [
     "--gradient_accumulation_steps", "1", "--per_device_train_batch_size", "8", "--max_completion_length", "12",
@@ -209,7 +209,7 @@ def test_a_step_survives_image_tokens_in_completions(
     # Control: with the tokens left in, the forward pass finds more image tokens than image features.
     trainer = greedy_for_images("--max_steps", "1")
     trainer.generation_config.suppress_tokens = None
-    monkeypatch.setattr(training.sampling, "strip_tokens", lambda ids, logps, *_: (ids, logps))
+    monkeypatch.setattr(training.rollouts.sampling, "strip_tokens", lambda ids, logps, *_: (ids, logps))
     with pytest.raises((ValueError, RuntimeError), match="do not match"):
         trainer.train()
 

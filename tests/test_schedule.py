@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from training.schedule import Asked, Schedule, in_twos, training_order, units_of
-from training.stage_file import Stage
+from training.schedule.order import Asked, Schedule, in_twos, training_order, units_of
+from training.schedule.stage_file import Stage
 
 PAIRED = [Asked(f"p{pair}-{side}", f"p{pair}", side) for pair in range(4) for side in (1, 0)]
 SINGLE = [Asked(f"s{number}", None, 0) for number in range(5)]

@@ -10,7 +10,7 @@ import pytest
 from test_two_processes import torchrun
 
 from data_gen.records import read_questions
-from training.curriculum import read_pass_rates
+from training.schedule.curriculum import read_pass_rates
 
 STAGES = """
 - {name: pairs, rewards: [acc, pair], steps: 2, tasks: [distance, left_right, yaw]}

@@ -12,7 +12,7 @@ from data_gen.command_line import UsageError
 from training import grpo
 from training.arguments import changed_options, save_config
 from training.grpo_arguments import parse_grpo
-from training.stage_file import read_stages
+from training.schedule.stage_file import read_stages
 
 TWO = """
 - {name: first, rewards: [format, acc], weights: [1, 0], steps: 1, tasks: [pixel]}

@@ -18,7 +18,7 @@ from two_reward_processes import HELD_OUT, fingerprinted
 
 from data_gen.records import read_questions
 from rewards.grading import TASKS
-from training.task_log import Sampled, figures_of, has_spread
+from training.scoring.task_log import Sampled, figures_of, has_spread
 
 NAN = float("nan")
 NAMES = ["acc", "pair"]

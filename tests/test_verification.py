@@ -21,11 +21,11 @@ from data_gen.chat import ChatError
 from data_gen.prompts import located_response
 from rewards.settings import RewardSettings
 from training import grpo
-from training.claims import claim_of
 from training.grpo_arguments import RewardArguments
-from training.verifier import verifier_job
-from training.verifier_generate import ByVLLM, generated_answers
-from training.verifier_options import VerifierOptions
+from training.verification.claims import claim_of
+from training.verification.verifier import verifier_job
+from training.verification.verifier_generate import ByVLLM, generated_answers
+from training.verification.verifier_options import VerifierOptions
 
 LOGIC = ["--rewards", "logic", "--per_device_train_batch_size", "4", "--beta", "0"]
 THINK = "The car lies lower, so it is nearer."

@@ -15,8 +15,8 @@ from taught_model import teach
 
 from data_gen.prompts import located_response, verifier_text
 from training.model import LoadedModel
-from training.verifier import CLOSE, OPEN, VerifierJob, answer_scores, greedy_agreement, verifier_job
-from training.verifier_generate import ByTransformers, generated_answers, read_reply
+from training.verification.verifier import CLOSE, OPEN, VerifierJob, answer_scores, greedy_agreement, verifier_job
+from training.verification.verifier_generate import ByTransformers, generated_answers, read_reply
 
 TRACES = [
     "The white car lies lower, so it is nearer.",

@@ -24,8 +24,8 @@ from training.data import grpo_rows, to_dataset
 from training.grpo import main
 from training.model import LoadedModel, load_model
 from training.processor import shown_images
-from training.vllm_check import ImageTokens, check_image_tokens, one_pad_per_image, require_vllm, rows_to_check
-from training.vllm_rollouts import VllmRollouts
+from training.rollouts.vllm_check import ImageTokens, check_image_tokens, one_pad_per_image, require_vllm, rows_to_check
+from training.rollouts.vllm_rollouts import VllmRollouts
 
 PAD = 9
 
@@ -88,7 +88,7 @@ def test_what_vllm_cannot_do_is_refused(
     mode: str, use_cpu: bool, model: ModelArguments, refused: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_vllm(SimpleNamespace(use_vllm=False), model)  # vLLM need not be there
-    monkeypatch.setattr("training.vllm_check.find_spec", lambda name: object())
+    monkeypatch.setattr("training.rollouts.vllm_check.find_spec", lambda name: object())
     with pytest.raises(UsageError, match=refused) if refused else nullcontext():
         require_vllm(SimpleNamespace(use_vllm=True, vllm_mode=mode, use_cpu=use_cpu), model)
 

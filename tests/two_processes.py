@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from data_gen.records import read_questions
 from training import grpo
 from training.grpo_arguments import parse_grpo
-from training.verifier import VerifierJob, greedy_agreement
+from training.verification.verifier import VerifierJob, greedy_agreement
 
 OPTIONS = [
     "--model", "tiny", "--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "1", "--max_steps", "2",

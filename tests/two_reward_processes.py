@@ -16,8 +16,8 @@ from typing import Any
 from reward_runs import logged, reward_trainer
 
 from data_gen.records import read_questions
-from training.checked_rewards import RewardError
-from training.held_out import Graded
+from training.scoring.checked_rewards import RewardError
+from training.scoring.held_out import Graded
 
 HELD_OUT = 9  # no multiple of two processes or of batches
 

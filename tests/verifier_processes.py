@@ -15,7 +15,7 @@ from typing import Any
 from test_training import grpo_trainer
 from test_verification import LOGIC, TEXTS, response, teach_yes
 
-from training.verifier_options import VerifierOptions
+from training.verification.verifier_options import VerifierOptions
 
 
 def counted(trainer: Any) -> Counter[str]:

@@ -27,11 +27,12 @@ from vllm_weights import compare_weights, plain_weights  # noqa: E402
 
 from data_gen.command_line import UsageError  # noqa: E402
 from data_gen.records import read_questions  # noqa: E402
-from training import grpo, vllm_rollouts  # noqa: E402
+from training import grpo  # noqa: E402
 from training.grpo_arguments import parse_grpo  # noqa: E402
 from training.model import save_frame  # noqa: E402
 from training.processor import set_pixel_budget, shown_images  # noqa: E402
-from training.vllm_check import ImageTokens  # noqa: E402
+from training.rollouts import vllm_rollouts  # noqa: E402
+from training.rollouts.vllm_check import ImageTokens  # noqa: E402
 
 OPTIONS = [
     "--use_vllm", "true", "--vllm_mode", "colocate", "--per_device_train_batch_size", "8", "--num_generations", "4",

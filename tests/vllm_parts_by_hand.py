@@ -23,9 +23,9 @@ from data_gen.prompts import verifier_text  # noqa: E402
 from data_gen.records import Question, Trace, read_questions, trace_to_row, write_rows  # noqa: E402
 from training import grpo, sft  # noqa: E402
 from training.grpo_arguments import parse_grpo  # noqa: E402
-from training.held_out_questions import check_schedule, read_held_out  # noqa: E402
-from training.verifier import JobWriter  # noqa: E402
-from training.verifier_generate import ByTransformers, ByVLLM  # noqa: E402
+from training.scoring.held_out_questions import check_schedule, read_held_out  # noqa: E402
+from training.verification.verifier import JobWriter  # noqa: E402
+from training.verification.verifier_generate import ByTransformers, ByVLLM  # noqa: E402
 
 TEACH = [
     "--model", "tiny", "--max_steps", "100", "--learning_rate", "4e-3", "--per_device_train_batch_size", "8",

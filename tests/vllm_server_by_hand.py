@@ -16,8 +16,8 @@ from PIL import Image
 from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
 
-from training import vllm_rollouts
 from training.model import load_model
+from training.rollouts import vllm_rollouts
 
 
 def say(what: str) -> None:

@@ -16,9 +16,9 @@ from data_gen.command_line import UsageError
 from data_gen.records import Question
 from training.arguments import fail
 from training.grpo_arguments import GRPOOptions, RewardArguments, SurdsGRPOConfig, parse_grpo
-from training.held_out_questions import HeldOut, check_schedule, read_held_out
-from training.reward_checks import check_rewards, check_tasks, check_verifier
-from training.vllm_check import require_vllm
+from training.rollouts.vllm_check import require_vllm
+from training.scoring.held_out_questions import HeldOut, check_schedule, read_held_out
+from training.scoring.reward_checks import check_rewards, check_tasks, check_verifier
 
 BUILDER = "python data_gen/build_surds.py --nuscenes DIR"
 
@@ -28,10 +28,10 @@ def make_trainer(
 ) -> tuple[Any, Any]:
     """The trainer on the questions, their images under `root`, and the loaded model. held_out: scored meanwhile."""
     from rewards import select_rewards
-    from training.curriculum import OrderByPassRate
     from training.data import grpo_rows, to_dataset
-    from training.plan import measuring_options, schedule_of, staged_rows
     from training.run import SaveFrame, load_for_training, lora_config
+    from training.schedule.curriculum import OrderByPassRate
+    from training.schedule.plan import measuring_options, schedule_of, staged_rows
     from training.trainer import SpatialGRPOTrainer
 
     loaded = load_for_training(options.model)
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train with the chosen rewards and save the run. Exits with 2 on bad input, before anything is written."""
     options = parse_grpo(arguments, __doc__)
     data, rewards, config = options.data, options.rewards, options.config
-    from training.plan import used_questions
     from training.run import check_model, open_run, output_folder, read_questions_and_root, train
+    from training.schedule.plan import used_questions
 
     check_rewards(rewards, config)
     check_schedule(options.schedule, config)

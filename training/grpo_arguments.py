@@ -25,8 +25,8 @@ from training.arguments import (
     parse_arguments,
     without_gpu,
 )
-from training.stage_file import Stage, read_stages, same_content
-from training.verifier_options import VerifierOptions
+from training.schedule.stage_file import Stage, read_stages, same_content
+from training.verification.verifier_options import VerifierOptions
 
 
 @dataclass
@@ -256,7 +256,7 @@ PARTS = (ModelArguments, DataArguments, RewardArguments, EngineArguments, Schedu
 
 def parse_grpo(arguments: Sequence[str] | None = None, doc: str | None = None) -> GRPOOptions:
     """The options from the command line and `--config`. Exits with 2 and the reason on bad input."""
-    from training.plan import settle
+    from training.schedule.plan import settle
 
     options = GRPOOptions(*parse_arguments(PARTS, arguments, doc))
     try:

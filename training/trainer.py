@@ -5,17 +5,17 @@ from __future__ import annotations
 from trl import GRPOTrainer
 
 from training.card import OwnCard
-from training.checked_rewards import CheckedRewards
-from training.dynamic_sampling import DynamicSampling
-from training.held_out import HeldOutScore
-from training.image_cache import DecodeOnce
-from training.prefix import SharedPrefix
 from training.resume import StrictResume
-from training.sampling import SharedPrefill
-from training.stages import StagedRewards
-from training.task_log import TaskLog
-from training.verification import SelfVerification
-from training.vllm_rollouts import VllmRollouts
+from training.rollouts.image_cache import DecodeOnce
+from training.rollouts.sampling import SharedPrefill
+from training.rollouts.vllm_rollouts import VllmRollouts
+from training.schedule.dynamic_sampling import DynamicSampling
+from training.schedule.stages import StagedRewards
+from training.scoring.checked_rewards import CheckedRewards
+from training.scoring.held_out import HeldOutScore
+from training.scoring.task_log import TaskLog
+from training.update.prefix import SharedPrefix
+from training.verification.self_verification import SelfVerification
 
 
 class SpatialGRPOTrainer(

@@ -261,8 +261,8 @@ def compare_scores(trainer: Any, rows: list[dict[str, Any]]) -> dict[str, float]
 def measure_verifier(trainer: Any, scale: Scale) -> dict[str, Any]:
     """Seconds of both modes on the same traces, and the share of answers written by one that the other denies."""
     from data_gen.prompts import verifier_text
-    from training.verifier import JobWriter, VerifierJob, greedy_agreement
-    from training.verifier_generate import NEW_TOKENS
+    from training.verification.verifier import JobWriter, VerifierJob, greedy_agreement
+    from training.verification.verifier_generate import NEW_TOKENS
 
     tokenizer, model = trainer._tokenizer, trainer.model
     traces = [f"The car number {index} stands at {index * 7} and is near." for index in range(scale.verifier_jobs)]
@@ -290,7 +290,7 @@ def measure_verifier(trainer: Any, scale: Scale) -> dict[str, Any]:
 
 def greedy_answers(trainer: Any, prefixes: Sequence[tuple[int, ...]], new_tokens: int) -> list[tuple[int, ...]]:
     """What greedy decoding writes after each prefix, to the full length: random weights never close an answer."""
-    from training.verifier import padded
+    from training.verification.verifier import padded
 
     written: list[tuple[int, ...]] = []
     pad_id, size = trainer._tokenizer.pad_token_id, trainer.args.per_device_train_batch_size

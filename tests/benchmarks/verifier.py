@@ -33,7 +33,7 @@ from taught_model import teach
 from transformers import TrainerCallback
 
 from data_gen.prompts import located_response
-from training.verifier import verifier_job
+from training.verification.verifier import verifier_job
 
 GROUP = 4
 LEAST_PROMPT_TOKENS = 1150

@@ -8,7 +8,7 @@ from accelerate.utils import broadcast_object_list
 from trl.data_utils import prepare_multimodal_messages
 
 from training.processor import shown_images
-from training.vllm_check import ImageTokens, check_image_tokens, one_pad_per_image, rows_to_check
+from training.rollouts.vllm_check import ImageTokens, check_image_tokens, one_pad_per_image, rows_to_check
 
 
 class VllmRollouts:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from training.schedule import OwnOrder, Schedule
-from training.stage_file import Stage, union_of_rewards
+from training.schedule.order import OwnOrder, Schedule
+from training.schedule.stage_file import Stage, union_of_rewards
 
 
 class StagedRewards(OwnOrder):

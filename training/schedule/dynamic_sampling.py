@@ -18,9 +18,9 @@ import torch
 from accelerate.utils import gather_object
 
 from data_gen.command_line import UsageError
-from training.batches import Batch, completion_tokens, merge_groups
-from training.schedule import Unit, in_twos
-from training.task_log import has_spread
+from training.schedule.batches import Batch, completion_tokens, merge_groups
+from training.schedule.order import Unit, in_twos
+from training.scoring.task_log import has_spread
 
 
 def groups_with_spread(rewards: torch.Tensor, weights: torch.Tensor, group: int) -> torch.Tensor:

@@ -13,11 +13,11 @@ from trl.trainer.utils import use_adapter
 
 from data_gen.prompts import verifier_text
 from rewards.settings import RewardSettings, completion_text
-from training.claims import Claim, Figure, claim_figures, claim_of, disagreements
-from training.verifier import JobWriter, VerifierJob, answer_scores, greedy_agreement
-from training.verifier_generate import ByTransformers, ByVLLM, generated_answers
-from training.verifier_options import VerifierOptions
-from training.verifier_server import served_answers
+from training.verification.claims import Claim, Figure, claim_figures, claim_of, disagreements
+from training.verification.verifier import JobWriter, VerifierJob, answer_scores, greedy_agreement
+from training.verification.verifier_generate import ByTransformers, ByVLLM, generated_answers
+from training.verification.verifier_options import VerifierOptions
+from training.verification.verifier_server import served_answers
 
 ASK_ITSELF = VerifierOptions()
 # Rows of the verifier hold no image and are several times shorter than those of the update.

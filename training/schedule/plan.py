@@ -13,12 +13,12 @@ from rewards import select_rewards
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 from training.arguments import fail
-from training.reward_checks import unpaid_tasks
-from training.stage_file import Stage, union_of_rewards
+from training.schedule.stage_file import Stage, union_of_rewards
+from training.scoring.reward_checks import unpaid_tasks
 
 if TYPE_CHECKING:
     from training.grpo_arguments import GRPOOptions, SurdsGRPOConfig
-    from training.schedule import Schedule
+    from training.schedule.order import Schedule
 
 Row = dict[str, Any]
 
@@ -75,7 +75,7 @@ def rows_of_stages(stages: Sequence[Stage], config: SurdsGRPOConfig, told: str =
 def measuring_options(options: GRPOOptions) -> dict[str, Any]:
     """The options that pass rates depend on."""
     from training.arguments import resolved
-    from training.curriculum import MEASURED_WITH
+    from training.schedule.curriculum import MEASURED_WITH
 
     values = resolved(options.parts)
     return {name: values[name] for name in MEASURED_WITH}
@@ -83,7 +83,7 @@ def measuring_options(options: GRPOOptions) -> dict[str, Any]:
 
 def schedule_of(options: GRPOOptions) -> Schedule | None:
     """The schedule of a run, or None when neither stages nor a curriculum set the order."""
-    from training.schedule import Schedule
+    from training.schedule.order import Schedule
 
     stages, config = options.schedule.stage_list, options.config
     easy_first = options.schedule.curriculum == "pass-rate"
@@ -110,7 +110,7 @@ def used_questions(options: GRPOOptions, questions: Sequence[Question]) -> list[
 
     Exits with 2 for a stage that no question belongs to, or that pays nothing on some, naming it and the file.
     """
-    from training.schedule import Asked, stage_units
+    from training.schedule.order import Asked, stage_units
 
     schedule = schedule_of(options)
     if not schedule or not schedule.stages:

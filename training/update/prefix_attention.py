@@ -16,7 +16,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from training.packing import GroupSpan, PackedRow
+from training.update.packing import GroupSpan, PackedRow
 
 NAME = "shared_prefix"
 

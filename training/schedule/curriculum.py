@@ -19,7 +19,7 @@ from rewards.acc import acc_reward
 from rewards.boxes import CoordinateFrame
 from rewards.settings import RewardSettings
 from training.arguments import fail
-from training.schedule import PassRates
+from training.schedule.order import PassRates
 
 PASS_RATES_FILE = "pass_rates.jsonl"
 # A rate measured under other values of these options is another rate.

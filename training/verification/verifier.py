@@ -16,7 +16,7 @@ import torch
 from trl.trainer.utils import pad
 
 from data_gen.prompts import verifier_text
-from training.lockstep import in_lockstep
+from training.verification.lockstep import in_lockstep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import Sampler
 from trl.trainer.utils import RepeatSampler
 
-from training.stage_file import Stage
+from training.schedule.stage_file import Stage
 
 Unit = tuple[int, ...]  # places of rows that stay together
 PassRates = Mapping[str, float]  # question id -> share of right completions

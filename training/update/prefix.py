@@ -1,7 +1,7 @@
 """The part of the GRPO trainer that encodes image and prompt once per group in the update.
 
 TRL encodes both once per completion. Here the completions of one prompt that share a micro-batch are packed into one
-row (`training/packing.py`): same log-probabilities, entropies and gradients, up to rounding.
+row (`training/update/packing.py`): same log-probabilities, entropies and gradients, up to rounding.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from trl.trainer import grpo_trainer
 
-from training.packing import Completions, Pictures, pack, shuffle_blocks, unpack
 from training.prefill import FAMILIES
-from training.prefix_attention import share_prefix
+from training.update.packing import Completions, Pictures, pack, shuffle_blocks, unpack
+from training.update.prefix_attention import share_prefix
 
 
 class SharedPrefix:

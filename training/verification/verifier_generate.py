@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import GenerationConfig
 
-from training.lockstep import in_lockstep
-from training.verifier import CLOSE, VerifierJob, padded
+from training.verification.lockstep import in_lockstep
+from training.verification.verifier import CLOSE, VerifierJob, padded
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from rewards.grading import TASKS, grade_text, unit_score
-from training.task_log import truth_of
+from training.scoring.task_log import truth_of
 
 # Unset values would be filled from the checkpoint's own settings; these leave the arg-max as the evaluator takes it.
 GREEDY: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""What GRPO is trained on, in which order: stages, curriculum, dynamic sampling."""

@@ -1,0 +1,1 @@
+"""Rewards that are checked, figures per task, and a held-out score while GRPO runs."""

@@ -1,0 +1,1 @@
+"""The update of GRPO with image and prompt encoded once per group."""

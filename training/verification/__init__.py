@@ -1,0 +1,1 @@
+"""The self-verifier: which answer does a reasoning text alone lead to?"""
