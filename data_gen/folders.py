@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from data_gen.command_line import UsageError
 
 MARKER = ".drive_spatial_rl"
 FINISHED = "manifest.json"
@@ -61,6 +65,20 @@ class OutputFolder:
             (self.path / MARKER).write_text(self.kind + "\n", encoding="utf-8")
         except OSError as error:
             raise FileExistsError(f"{self.path} cannot be written to ({error}); choose another --out") from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a prepared folder, so that no two processes add to the same files; ends with the process, killed or not.
+
+    Raises UsageError when another holds it.
+    """
+    with (folder / MARKER).open("a", encoding="utf-8") as marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process writes to {folder}; wait for its end, or choose another --out") from None
+        yield
 
 
 def is_filled(folder: Path) -> bool:

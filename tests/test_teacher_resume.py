@@ -18,6 +18,7 @@ from teacher_stub import Asked, build, command, teaching, written
 
 from data_gen.append_file import AppendFile, cut_unfinished_line, records_with_offsets
 from data_gen.build_cot import main
+from data_gen.folders import alone_in
 from data_gen.records import RecordError, read_questions, read_traces
 from data_gen.teaching.state import read_state
 
@@ -204,6 +205,17 @@ def test_a_named_stage_that_is_finished_is_made_anew_with_all_later_ones(data: P
         assert build(data, out, server.url, *options, "--resume") == 0
     assert (out / "cot.jsonl").read_bytes() == first
     assert [set(stub.counts(name).values()) for name in ("reason", "rules", "write", "judge")] == [{1}, {2}, {2}, {3}]
+
+
+def test_two_runs_do_not_share_a_folder(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, options = tmp_path / "cot", ("--tasks", "depth", "--stages", "reason")
+    with teaching(data) as (stub, server):
+        assert build(data, out, server.url, *options) == 0
+        asked = len(stub.asked)
+        with alone_in(out):
+            assert build(data, out, server.url, "--tasks", "depth", "--resume") == 2
+        assert "another process writes to" in capsys.readouterr().err and len(stub.asked) == asked
+        assert build(data, out, server.url, "--tasks", "depth", "--resume") == 0
 
 
 def test_overwriting_starts_anew(data: Path, tmp_path: Path) -> None:

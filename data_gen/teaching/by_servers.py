@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_gen.chat import ChatClient
 from data_gen.command_line import UsageError
-from data_gen.folders import OutputFolder
+from data_gen.folders import OutputFolder, alone_in
 from data_gen.images import check_images, image_root
 from data_gen.records import Question
 from data_gen.teaching.costs import prices_of
@@ -43,12 +43,13 @@ def build_by_servers(
         return
     _check_images(plan, questions, root)
     folder.prepare()
-    write_manifest(root, out)
-    if teach(course, plan, prices_of(arguments)):
-        settings = course.settings
-        count_tokens = settings.budget().count_tokens if settings.tokenizer else None
-        summary = summarise_folder(out, asdict(settings), questions, count_tokens)
-        finish_run(out, summary, questions, root)
+    with alone_in(out):
+        write_manifest(root, out)
+        if teach(course, plan, prices_of(arguments)):
+            settings = course.settings
+            count_tokens = settings.budget().count_tokens if settings.tokenizer else None
+            summary = summarise_folder(out, asdict(settings), questions, count_tokens)
+            finish_run(out, summary, questions, root)
 
 
 def read_course(
