@@ -437,3 +437,14 @@ def test_without_a_tokenizer_a_token_is_three_characters(data: Path, own_rules: 
         assert build(data, tmp_path / "cot", server.url, *options) == 0
     assert {item.verdict for item in verified_of(tmp_path / "cot").values()} == {("too_long",)}
     assert trace_of(read_questions(data)[0])
+
+
+@pytest.mark.parametrize(
+    ("right", "answer", "worth"),
+    [(True, "x", prompts.RIGHT_EXAMPLE), (False, "x", prompts.WRONG_EXAMPLE), (False, "", prompts.OPEN_EXAMPLE)],
+)
+def test_an_example_is_told_right_wrong_or_unfinished(right: bool, answer: str, worth: str) -> None:
+    reasoned = Reasoned("id", CLOSER.task, "m", "It stands lower.", answer, right)
+    told = prompts.rules_prompt([(CLOSER, reasoned)], 1000)
+    worths = (prompts.RIGHT_EXAMPLE, prompts.WRONG_EXAMPLE, prompts.OPEN_EXAMPLE)
+    assert [one for one in worths if one in told] == [worth]

@@ -66,6 +66,7 @@ EXAMPLE = """Example {number} ({worth})
 Explanation: {explanation}"""
 RIGHT_EXAMPLE = "the explanation reaches the right answer"
 WRONG_EXAMPLE = "the explanation goes wrong: it does not reach the right answer"
+OPEN_EXAMPLE = "the explanation stops before it reaches an answer"
 
 WRITE = """This picture comes from a camera on a car. Reason about a question on it.
 
@@ -158,7 +159,7 @@ def rules_prompt(examples: Sequence[tuple[Question, Reasoned]], longest_example:
     told = [
         EXAMPLE.format(
             number=number,
-            worth=RIGHT_EXAMPLE if reasoned.right else WRONG_EXAMPLE,
+            worth=_worth(reasoned),
             question=_question(question),
             known=_known(question),
             explanation=_end_of(as_shown(reasoned.reasoning, question.image_size), longest_example),
@@ -166,6 +167,13 @@ def rules_prompt(examples: Sequence[tuple[Question, Reasoned]], longest_example:
         for number, (question, reasoned) in enumerate(examples, 1)
     ]
     return RULES.format(meaning=MEANINGS[examples[0][0].task], examples="\n\n".join(told))
+
+
+def _worth(reasoned: Reasoned) -> str:
+    """What an example is good for; one that was cut at the limit of tokens has reached no answer."""
+    if reasoned.right:
+        return RIGHT_EXAMPLE
+    return WRONG_EXAMPLE if reasoned.answer else OPEN_EXAMPLE
 
 
 def write_prompt(question: Question, rules: str, blind: bool, words: int) -> str:
