@@ -19,8 +19,8 @@ from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Said, caption, grounding, name_in_box, place, tagged
 
 VISION = Stage("vision", 1, steps=1800, pictures_per_step=24, learning_rate=2e-3)
-PLACES = Stage("places", 2, steps=3000, pictures_per_step=16, learning_rate=1.5e-3)
-FORMAT = Stage("format", 3, steps=800, pictures_per_step=16, learning_rate=1e-3)
+PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
+FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
 # As large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 0.1
 SAMPLES = 128
@@ -75,11 +75,11 @@ def teach_places(
 def teach_format(
     model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = FORMAT
 ) -> None:
-    """Grounding questions with prompts and replies in the format of the tasks, beside captions and places."""
+    """Grounding questions with prompts and replies in the format of the tasks, beside places."""
 
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
         asked = [question for question in (grounding(seen, rng), grounding(seen, rng)) if question]
-        return [caption(seen), *map(place, nameable(seen)), *(tagged(question, rng) for question in asked)]
+        return [*map(place, nameable(seen)), *(tagged(question, rng) for question in asked)]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
 

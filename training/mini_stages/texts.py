@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_gen.oracle_wording import POINTINGS
+from data_gen.oracle_cues import third_of
+from data_gen.oracle_wording import POINTINGS, SIDES
 from data_gen.prompts import located_response, located_text
-from data_gen.questions import option_name
+from data_gen.questions import SAME, option_name
 from data_gen.rendering.palette import describe
-from training.mini_stages.pictures import COLOUR_NAMES, FRAME, HEIGHT_PX, KIND_NAMES, WIDTH_PX, Seen, nameable
+from training.mini_stages.pictures import COLOUR_NAMES, FRAME, HEIGHT_PX, KIND_NAMES, SHOWN_PX, WIDTH_PX, Seen, nameable
 
 TAGGED_SHARE = 0.45  # of the replies to grounding questions
 ALL_NAMES = tuple(describe(kind, colour) for kind, colour in itertools.product(KIND_NAMES, COLOUR_NAMES))
 OPTIONS = 3
+PAIR_SHARE = 0.6  # of the questions about pictures that show two objects
+SAME_WIDTH = 0.1
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,7 @@ def grounding(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding | 
     if not known:
         return None
     asked = [known[index] for index in rng.permutation(len(known))]
-    makers: list[Callable[[list[Seen], np.random.Generator], Grounding]] = [_box_of, _which_of, _is_it]
-    if len(asked) > 1:
-        makers += [_one_of_two, _one_of_two]
+    makers = _ABOUT_TWO if len(asked) > 1 and rng.random() < PAIR_SHARE else _ABOUT_ONE
     return makers[rng.integers(len(makers))](asked, rng)
 
 
@@ -124,8 +125,55 @@ def _one_of_two(asked: list[Seen], rng: np.random.Generator) -> Grounding:
     return Grounding(question, options, tuple(pair), _seen_in_box(item), option_name(item.name))
 
 
+def _side_of(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    item = asked[0]
+    side = SIDES[third_of((item.box_xyxy_px[0] + item.box_xyxy_px[2]) / 2, SHOWN_PX[0])]
+    options = tuple(SIDES[index].capitalize() for index in rng.permutation(len(SIDES)))
+    question = f"On which side of the image is the {item.name}? The image has three sides of the same width."
+    think = f"I see the {item.name} {side}. So the answer is {side}."
+    return Grounding(question, options, (item,), think, side.capitalize())
+
+
+def _wider_of_two(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    first, second = asked[:2]
+    word, narrower = (("wider", False), ("narrower", True))[rng.integers(2)]
+    question = f"Which is {word} in the image, the {first.name} or the {second.name}? Width is that of the box."
+    names = option_name(first.name), option_name(second.name)
+    wider = _wider(first, second)
+    answer = SAME if wider is None else names[wider != narrower]
+    return Grounding(question, (*names, SAME), (first, second), _widths(first, second), answer)
+
+
+def _is_wider(asked: list[Seen], rng: np.random.Generator) -> Grounding:
+    first, second = asked[:2]
+    word, narrower = (("wider", False), ("narrower", True))[rng.integers(2)]
+    question = f"Is the {first.name} {word} than the {second.name}? Width is that of the box."
+    wider = _wider(first, second)
+    answer = SAME if wider is None else ("Yes", "No")[wider != narrower]
+    return Grounding(question, ("Yes", "No", SAME), (first, second), _widths(first, second), answer)
+
+
+def _wider(first: Seen, second: Seen) -> bool | None:
+    """Whether the second box is the wider one; None where they are about as wide."""
+    widths = [item.box_xyxy_px[2] - item.box_xyxy_px[0] for item in (first, second)]
+    return None if abs(widths[0] - widths[1]) < SAME_WIDTH * max(widths) else widths[1] > widths[0]
+
+
+def _widths(first: Seen, second: Seen) -> str:
+    wider = _wider(first, second)
+    if wider is None:
+        return f"The {first.name} and the {second.name} are about the same."
+    names = (second.name, first.name) if wider else (first.name, second.name)
+    return f"The {names[0]} is wider, the {names[1]} is narrower."
+
+
 def _seen_in_box(item: Seen) -> str:
     return f"In the box {box_text(item)} I see the {item.name}. So the answer is the {item.name}."
+
+
+Maker = Callable[[list[Seen], np.random.Generator], Grounding]
+_ABOUT_ONE: tuple[Maker, ...] = (_box_of, _which_of, _is_it, _side_of)
+_ABOUT_TWO: tuple[Maker, ...] = (_one_of_two, _wider_of_two, _is_wider)
 
 
 def tagged(question: Grounding, rng: np.random.Generator) -> Said:
@@ -136,5 +184,5 @@ def tagged(question: Grounding, rng: np.random.Generator) -> Said:
     if rng.random() < TAGGED_SHARE:
         return Said(prompt, whole)
     location, think, answer = whole.split("\n")
-    loose = (f"{think}\n{answer}", f"{location}\n{answer}", answer, f"{location}\n{question.think}\n{answer}")
+    loose = (f"{think}\n{answer}", f"{location}\n{answer}", answer)
     return Said(prompt, loose[rng.integers(len(loose))])
