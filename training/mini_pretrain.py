@@ -34,11 +34,12 @@ QUESTIONS = 300
 def pretrain(out: Path, seed: int, shorten: int, workers: int) -> None:
     """Run all stages, as far as they are not finished, and write and score the model.
 
-    shorten: divides scenes and steps, to try the whole.
+    shorten: divides pictures, steps and questions, to try the whole.
     """
     from training.mini_stages import stages
     from training.mini_stages.architecture import new_mini
     from training.mini_stages.pictures import rendered
+    from training.mini_stages.score import seeing_scores
     from training.mini_stages.speech import Speech
     from training.tiny import train_tokenizer
 
@@ -52,18 +53,20 @@ def pretrain(out: Path, seed: int, shorten: int, workers: int) -> None:
     stages.teach_vision(model, pictures, out / "vision.pt", seed, vision)
     stages.teach_places(model, speech, pictures, out / "places.pt", seed, places)
     stages.teach_format(model, speech, pictures, out / "format.pt", seed, form)
-    write_model(out, model, tokenizer, workers)
+    processor = write_model(out / "model", model, tokenizer)
+    held_out = rendered(out / "pictures", HELD_OUT_SEED, max(1, HELD_OUT_SCENES // shorten), workers)
+    scores = asdict(seeing_scores(model.eval(), processor, held_out, max(1, QUESTIONS // shorten)))
+    (out / "model" / "scores.json").write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
+    print(f"{out / 'model'}: {scores}")
 
 
-def write_model(out: Path, model: Any, tokenizer: Any, workers: int) -> None:
-    """Write `out`/model with processor, frame and scores on held-out pictures."""
-    from training.mini_stages.pictures import FRAME, MAX_PIXELS, rendered
-    from training.mini_stages.score import seeing_scores
+def write_model(folder: Path, model: Any, tokenizer: Any) -> Any:
+    """Write weights, processor and frame into a folder; gives the processor."""
+    from training.mini_stages.pictures import FRAME, MAX_PIXELS
     from training.model import save_frame
     from training.processor import ImageOnlyProcessor, Qwen2VLImageProcessorPil
     from training.tiny import CHAT_TEMPLATE
 
-    folder = out / "model"
     processor = ImageOnlyProcessor(
         Qwen2VLImageProcessorPil(size={"shortest_edge": FRAME.min_pixels, "longest_edge": MAX_PIXELS}),
         tokenizer,
@@ -72,10 +75,7 @@ def write_model(out: Path, model: Any, tokenizer: Any, workers: int) -> None:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     save_frame(folder, FRAME, tiny=False)
-    held_out = rendered(out / "pictures", HELD_OUT_SEED, HELD_OUT_SCENES, workers)
-    scores = asdict(seeing_scores(model.eval(), processor, held_out, QUESTIONS))
-    (folder / "scores.json").write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
-    print(f"{folder}: {scores}")
+    return processor
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -86,7 +86,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=positive, default=1, help="of the training (default: %(default)s)")
     parser.add_argument("--workers", type=positive, default=1, help="that render pictures (default: %(default)s)")
     parser.add_argument(
-        "--shorten", type=positive, default=1, metavar="N", help="divide pictures and steps by N, for a trial"
+        "--shorten",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="divide pictures, steps, questions by N, for a trial",
     )
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on from the checkpoints in the folder")

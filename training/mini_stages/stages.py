@@ -65,9 +65,7 @@ def teach_places(
     """Captions, and the places and names of objects, with the tower trained along."""
 
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        known = nameable(seen)
-        names = [name_in_box(known[rng.integers(len(known))])] if known else []
-        return [caption(seen), *map(place, known), *names]
+        return [caption(seen), *_places_and_a_name(seen, rng)]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
 
@@ -75,13 +73,19 @@ def teach_places(
 def teach_format(
     model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = FORMAT
 ) -> None:
-    """Grounding questions with prompts and replies in the format of the tasks, beside places."""
+    """Grounding questions with prompts and replies in the format of the tasks, beside places and names."""
 
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
         asked = [question for question in (grounding(seen, rng), grounding(seen, rng)) if question]
-        return [*map(place, nameable(seen)), *(tagged(question, rng) for question in asked)]
+        return [*_places_and_a_name(seen, rng), *(tagged(question, rng) for question in asked)]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
+def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+    known = nameable(seen)
+    names = [name_in_box(known[rng.integers(len(known))])] if known else []
+    return [*map(place, known), *names]
 
 
 def _teach_texts(
