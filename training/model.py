@@ -1,4 +1,4 @@
-"""Load a checkpoint together with its processor and coordinate frame: the tiny one, a folder, or a hub id."""
+"""Load a checkpoint together with its processor and coordinate frame: tiny, mini, a folder, or a hub id."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformers.processing_utils import ProcessorMixin
 
 FRAME_FILE = "frame.json"
+MINI = Path(__file__).parent / "mini"
 # What a family was trained to write, where a checkpoint does not say.
 FRAME_OF_FAMILY = {"qwen2_5_vl": "resized", "qwen2_vl": "thousand", "qwen3_vl": "thousand"}
 
@@ -37,7 +38,7 @@ def load_model(
     dtype: str = "auto",
     device: str | None = "auto",
 ) -> LoadedModel:
-    """Load `tiny`, a checkpoint folder (full weights or a LoRA adapter) or a hub id.
+    """Load `tiny`, `mini`, a checkpoint folder (full weights or a LoRA adapter) or a hub id.
 
     frame_kind, max_pixels: override what the checkpoint says or its family is known for.
     dtype: a torch dtype by name; `auto` is the checkpoint's on a GPU and float32 on a CPU.
@@ -71,10 +72,14 @@ def load_model(
 
 
 def resolve_name(name: str) -> str:
-    """`tiny` -> the cached tiny model, built on first use; a folder or hub id is returned as it is.
+    """`mini` -> the folder of the mini model; `tiny` -> that of the cached tiny model, built on first use.
+
+    Any other folder or hub id is returned as it is.
 
     Raises FileNotFoundError for something that looks like a path and is no checkpoint.
     """
+    if name == "mini":
+        return str(MINI)
     if name == "tiny":
         from training.tiny import cached_tiny
 
@@ -83,7 +88,9 @@ def resolve_name(name: str) -> str:
     known_parent = path.parent != Path() and path.parent.is_dir()
     looks_like_path = path.exists() or known_parent or name.startswith((".", "/", "~")) or name.count("/") > 1
     if looks_like_path and not any((path / file).exists() for file in ("config.json", "adapter_config.json")):
-        raise FileNotFoundError(f"no checkpoint (config.json) in {name}; give a trained folder, a hub id, or: tiny")
+        raise FileNotFoundError(
+            f"no checkpoint (config.json) in {name}; give a trained folder, a hub id, or: tiny, mini"
+        )
     return name
 
 

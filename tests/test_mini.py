@@ -1,0 +1,201 @@
+"""The mini model that ships with the repository, and the parts of its pretraining."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from rewards.response import parse
+from training import mini_pretrain
+from training.mini_stages import loop
+from training.mini_stages.architecture import new_mini
+from training.mini_stages.dense import PARTS, cell_truth, dense_losses
+from training.mini_stages.forward import (
+    IGNORED,
+    Conversation,
+    SharedRows,
+    image_tokens,
+    patches_of,
+    shared_rows,
+    text_loss,
+)
+from training.mini_stages.pictures import SHOWN_PX, Pictures, Seen, nameable, render_scenes
+from training.mini_stages.score import seeing_scores
+from training.mini_stages.speech import Speech
+from training.mini_stages.texts import TAGGED_SHARE, caption, grounding, place, tagged
+from training.model import MINI, load_model
+from training.processor import Qwen2VLImageProcessorPil
+from training.tiny import train_tokenizer
+
+TEST_SEED = 500  # of pictures on which nothing was trained
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Pictures:
+    return render_scenes(TEST_SEED, range(4))
+
+
+@pytest.fixture(scope="module")
+def speech() -> Speech:
+    return Speech(train_tokenizer())
+
+
+def test_it_is_small_and_loads_in_stock_classes_and_saves_again(tmp_path: Path) -> None:
+    from transformers import Qwen2_5_VLForConditionalGeneration
+
+    assert sum(path.stat().st_size for path in MINI.iterdir()) < 10_000_000
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(MINI)
+    assert model.config.text_config.hidden_size // model.config.text_config.num_attention_heads == 32
+    loaded = load_model("mini")
+    assert (loaded.frame.kind, loaded.frame.size((224, 126))) == ("resized", (224, 112))
+    loaded.model.save_pretrained(tmp_path)
+    loaded.processor.save_pretrained(tmp_path)
+    again = load_model(str(tmp_path)).model.state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in loaded.model.state_dict().items())
+
+
+def test_it_names_and_places_objects_it_has_not_seen(pictures: Pictures) -> None:
+    loaded = load_model("mini")
+    scores = seeing_scores(loaded.model, loaded.processor, pictures, 48)
+    card = json.loads((MINI / "scores.json").read_text())
+    for name in ("placed", "named", "colour_named", "kind_named"):
+        spread = 3 * (card[name] * (1 - card[name]) / scores.questions) ** 0.5
+        assert getattr(scores, name) == pytest.approx(card[name], abs=spread + 0.03), name
+    # Chance: one of 8 colours, one of 5 kinds; a box of another picture overlaps by a half in some percent.
+    assert min(scores.colour_named, scores.kind_named) > 0.4 and scores.placed > 0.2
+
+    blind = Pictures(np.zeros_like(pictures.pixels), pictures.objects)
+    unseen = seeing_scores(loaded.model, loaded.processor, blind, 48)
+    assert unseen.placed < scores.placed / 2 and unseen.colour_named < scores.colour_named / 2
+
+
+def test_patches_and_tower_are_those_of_the_stock_classes(pictures: Pictures, speech: Speech) -> None:
+    images = Qwen2VLImageProcessorPil(size={"shortest_edge": 28 * 28, "longest_edge": SHOWN_PX[0] * SHOWN_PX[1]})(
+        [Image.fromarray(pixels) for pixels in pictures.pixels[:2]], return_tensors="pt"
+    )
+    patches_NPC = patches_of(pictures.pixels[:2])
+    torch.testing.assert_close(patches_NPC.flatten(0, 1), images["pixel_values"])
+    visual = new_mini(speech.tokenizer, 0).model.visual
+    with torch.no_grad():
+        stock = visual(images["pixel_values"], grid_thw=images["image_grid_thw"]).pooler_output
+        torch.testing.assert_close(image_tokens(visual, patches_NPC).flatten(0, 1), stock, rtol=1e-4, atol=1e-5)
+
+
+def test_conversations_in_one_row_are_learnt_as_each_alone(pictures: Pictures, speech: Speech) -> None:
+    model, rng = new_mini(speech.tokenizer, 0), np.random.default_rng(0)
+    seen = next(objects for objects in pictures.objects if len(nameable(objects)) > 1)
+    question = grounding(seen, rng)
+    assert question is not None
+    said = [caption(seen), place(nameable(seen)[0]), tagged(question, rng)]
+    patches_NPC = patches_of(pictures.pixels[pictures.objects.index(seen)][None])
+    rows = speech.rows([said])
+    with torch.no_grad():
+        tokens_NTC = image_tokens(model.model.visual, patches_NPC)
+        together = text_loss(model, tokens_NTC, rows)
+        stock = _loss_of_each(model, speech, [speech.conversation(item) for item in said], patches_NPC[0])
+        everything = torch.ones_like(rows.may_attend).tril()
+        mixed = text_loss(model, tokens_NTC, SharedRows(rows.ids, rows.labels, rows.positions, everything))
+    assert together.item() == pytest.approx(stock, abs=1e-4)
+    assert abs(mixed.item() - stock) > 1e-3  # what the mask is for
+
+
+def _loss_of_each(model: nn.Module, speech: Speech, items: list[Conversation], patches: torch.Tensor) -> float:
+    """The stock forward's mean loss over what is learnt in conversations, one at a time."""
+    total, count = 0.0, 0
+    for item in items:
+        ids = torch.tensor([[*speech.head, *item.ids]])
+        labels = ids.clone()
+        labels[:, : len(speech.head) + item.prompt_length] = IGNORED
+        is_image = (ids == model.config.image_token_id).int()
+        grid = torch.tensor([[1, SHOWN_PX[1] // 14, SHOWN_PX[0] // 14]])
+        output = model(
+            input_ids=ids, pixel_values=patches, image_grid_thw=grid, mm_token_type_ids=is_image, labels=labels
+        )
+        learnt = int((labels != IGNORED).sum())
+        total, count = total + float(output.loss) * learnt, count + learnt
+    return total / count
+
+
+def test_rows_of_different_lengths_are_padded(speech: Speech) -> None:
+    short, long = Conversation((7, 8), 1), Conversation((7, 8, 9, 10), 2)
+    rows = shared_rows(speech.head, [[short], [long, short]], pad_id=0)
+    head = len(speech.head)
+    assert rows.ids[0, head:].tolist() == [7, 8, 0, 0, 0, 0]
+    assert rows.labels[1, head:].tolist() == [IGNORED, IGNORED, 9, 10, IGNORED, 8]
+    after = int(rows.positions[:, 1, :head].max()) + 1
+    assert (rows.positions[:, 1, head:] - after).tolist() == [[0, 1, 2, 3, 0, 1]] * 3
+
+
+def test_a_mirrored_object_is_where_the_mirror_shows_it() -> None:
+    car = Seen(0, 1, heading=1, box_xyxy_px=(10, 20, 60, 50), depth_m=9)
+    assert car.mirrored() == Seen(0, 1, heading=7, box_xyxy_px=(164, 20, 214, 50), depth_m=9)
+    assert car.mirrored().mirrored() == car
+
+
+def test_the_dense_loss_is_least_for_the_truth() -> None:
+    truth = cell_truth([[Seen(2, 5, 3, (0, 0, 60, 30), 20.0)]])
+    assert truth.classes[0, 0].tolist() == [5, 2, 3] and truth.classes[0, 5].tolist() == [IGNORED] * 3
+    classes = truth.classes.clamp(min=0)
+    shown = (truth.classes[..., :1] != IGNORED).float()
+    width, cells = 8, torch.arange(32)
+    parts = {
+        **{name: 50 * nn.functional.one_hot(classes[..., index], PARTS[name]).float()
+           for index, name in enumerate(("colour", "kind", "heading"))},
+        "box": truth.values[..., :4], "depth": truth.values[..., 4:],
+        "row": 50 * nn.functional.one_hot(cells // width, 4).float()[None],
+        "column": 50 * nn.functional.one_hot(cells % width, 8).float()[None], "shown": 100 * shown - 50,
+    }  # fmt: skip
+    said = torch.cat([parts[name] for name in PARTS], dim=-1)
+    assert max(loss.item() for loss in dense_losses(said, truth).values()) < 1e-6
+    assert min(loss.item() for loss in dense_losses(said.flip(1), truth).values()) > 1e-3
+
+
+def test_about_the_told_share_of_grounding_replies_keeps_the_format(pictures: Pictures) -> None:
+    rng = np.random.default_rng(1)
+    questions = [question for seen in pictures.objects * 20 if (question := grounding(seen, rng))]
+    replies = [tagged(question, rng).reply for question in questions]
+    share = sum(parse(reply).well_formed for reply in replies) / len(replies)
+    assert len(replies) > 400 and share == pytest.approx(TAGGED_SHARE, abs=0.08)
+    assert all(question.answer in question.options for question in questions if question.options)
+
+
+def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SAVE_EVERY_S", 0.0)
+    stage = loop.Stage("trial", 1, steps=6, pictures_per_step=1, learning_rate=0.1)
+
+    def run(checkpoint: Path, stop_at: int | None = None) -> torch.Tensor:
+        torch.manual_seed(0)
+        line, calls = nn.Linear(3, 1), []
+
+        def losses_of(rng: np.random.Generator) -> dict[str, torch.Tensor]:
+            calls.append(1)
+            if len(calls) == stop_at:
+                raise KeyboardInterrupt
+            return {"square": (line(torch.from_numpy(rng.random((4, 3)).astype(np.float32))) ** 2).mean()}
+
+        loop.train(stage, [line], losses_of, checkpoint, seed=0)
+        return line.weight.detach()
+
+    whole = run(tmp_path / "whole.pt")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut.pt", stop_at=4)
+    assert torch.equal(run(tmp_path / "cut.pt"), whole)
+    assert torch.equal(run(tmp_path / "cut.pt"), whole)  # finished: nothing more is trained
+
+
+def test_the_whole_pretraining_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600"])
+    loaded = load_model(str(tmp_path / "mini" / "model"))
+    assert loaded.frame == load_model("mini").frame
+    with pytest.raises(SystemExit) as stopped:
+        mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600"])
+    assert stopped.value.code == 2 and "--resume" in capsys.readouterr().err
+    mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600", "--resume"])
+    again = load_model(str(tmp_path / "mini" / "model")).model.state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in loaded.model.state_dict().items())
