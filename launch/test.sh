@@ -16,8 +16,9 @@ install_once oracle oracle
 
 marker=()
 if [ "${1:-}" = "--all" ]; then marker=(-m "slow or not slow"); shift; fi
-export HF_HUB_OFFLINE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" TOKENIZERS_PARALLELISM=false
+# A worker per core with one thread each; the tests of a file stay together, since they share fixtures.
+export HF_HUB_OFFLINE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false
 ruff check .
 ruff format --check .
 mypy
-python -m pytest "${marker[@]}" "$@"
+python -m pytest --numprocesses auto --dist loadfile --durations 15 "${marker[@]}" "$@"
