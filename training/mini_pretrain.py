@@ -5,9 +5,9 @@
 About half an hour on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
-    pictures  some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
-    vision    the tower below a throw-away head that tells for every image token what is there
-    places    captions, boxes of named objects, names of boxes; the tower is trained along
+    pictures some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
+    vision   the tower below a throw-away head that tells for every image token what is there
+    places   captions, boxes of named objects, names of boxes; the tower is trained along
     format    the same, and grounding questions with prompt and response as the six tasks have them
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
@@ -47,12 +47,14 @@ def pretrain(out: Path, seed: int, shorten: int, workers: int) -> None:
     tokenizer = train_tokenizer()
     speech, model = Speech(tokenizer), new_mini(tokenizer, seed)
     print(f"{len(pictures)} pictures, {model.num_parameters():,} parameters", flush=True)
-    vision, places, form = (
-        replace(stage, steps=max(1, stage.steps // shorten)) for stage in (stages.VISION, stages.PLACES, stages.FORMAT)
+    vision, places, form, together = (
+        replace(stage, steps=max(1, stage.steps // shorten))
+        for stage in (stages.VISION, stages.PLACES, stages.FORMAT, stages.TOGETHER)
     )
     stages.teach_vision(model, pictures, out / "vision.pt", seed, vision)
     stages.teach_places(model, speech, pictures, out / "places.pt", seed, places)
     stages.teach_format(model, speech, pictures, out / "format.pt", seed, form)
+    stages.teach_together(model, speech, pictures, out / "together.pt", seed, together)
     processor = write_model(out / "model", model, tokenizer)
     held_out = rendered(out / "pictures", HELD_OUT_SEED, max(1, HELD_OUT_SCENES // shorten), workers)
     scores = asdict(seeing_scores(model.eval(), processor, held_out, max(1, QUESTIONS // shorten)))

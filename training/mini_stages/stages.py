@@ -21,6 +21,7 @@ from training.mini_stages.texts import Said, caption, grounding, name_in_box, pl
 VISION = Stage("vision", 1, steps=1800, pictures_per_step=24, learning_rate=2e-3)
 PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
 FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
+TOGETHER = Stage("together", 4, steps=70, pictures_per_step=16, learning_rate=1.5e-3)
 # As large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 0.1
 SAMPLES = 128
@@ -78,6 +79,18 @@ def teach_format(
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
         asked = [question for question in (grounding(seen, rng), grounding(seen, rng)) if question]
         return [*_places_and_a_name(seen, rng), *(tagged(question, rng) for question in asked)]
+
+    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
+def teach_together(
+    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = TOGETHER
+) -> None:
+    """Everything at once: captions are forgotten while they are not asked for, and come back in a few steps."""
+
+    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+        question = grounding(seen, rng)
+        return [caption(seen), *_places_and_a_name(seen, rng), *([tagged(question, rng)] if question else [])]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
 
