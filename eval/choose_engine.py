@@ -20,7 +20,7 @@ BLIND = ("random", "replay")
 IMPLIED_BY = {"replay": "replay", "hf": "ckpt", "openai": "endpoint"}
 NEEDS = {"hf": ("ckpt",), "vllm": ("ckpt",), "openai": ("endpoint", "endpoint_model"), "replay": ("replay",)}
 MEANING = {
-    "ckpt": "DIR_OR_HUB_ID (or: tiny)",
+    "ckpt": "DIR_OR_HUB_ID (or: tiny, mini)",
     "endpoint": "http://HOST:PORT/v1",
     "endpoint_model": "NAME, as the server calls the model",
     "replay": "FILE_OR_FOLDER, a run folder of ours, or outputs of another harness",
@@ -69,7 +69,7 @@ def engine_kind(options: EngineOptions) -> str:
     kind = options.engine or (implied[0] if implied else None)
     if kind is None:
         raise UsageError(
-            "no model: give --ckpt DIR_OR_HUB_ID (or: tiny), --endpoint URL with --endpoint-model NAME, "
+            "no model: give --ckpt DIR_OR_HUB_ID (or: tiny, mini), --endpoint URL with --endpoint-model NAME, "
             "--engine random, or --replay RUN_FOLDER"
         )
     if kind == "random" and options.ckpt:

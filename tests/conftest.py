@@ -9,6 +9,7 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["COLUMNS"] = "200"  # tables are as wide as the terminal, whatever that is here
 
 
 @pytest.fixture(scope="session", autouse=True)

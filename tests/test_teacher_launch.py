@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -79,11 +80,12 @@ def read_until(process: subprocess.Popen[str], wanted: str) -> str:
 
 
 def two_ports() -> int:
-    """A free port with a free one behind it."""
-    while True:
-        port = free_port()
-        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+    """A free port with a free one behind it, below those that systems give to whoever asks for any."""
+    for port in random.sample(range(20_000, 30_000, 2), 100):
+        first, second = ("127.0.0.1", port), ("127.0.0.1", port + 1)
+        with suppress(OSError), socket.create_server(first), socket.create_server(second):
             return port
+    raise RuntimeError("no two free ports in a row")
 
 
 def alive(pid: int) -> bool:
