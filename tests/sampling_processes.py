@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from data_gen.records import read_questions
 from training import grpo
 from training.grpo_arguments import parse_grpo
@@ -56,6 +58,9 @@ def main() -> None:
         for name, options in (("shared", []), ("stock", ["--no_shared_prefill"]))
     }
     (out / f"process-{seen['shared']['rank']}.json").write_text(json.dumps(seen))
+    # One that leaves while the other is still at work aborts it.
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
