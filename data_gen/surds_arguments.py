@@ -13,6 +13,7 @@ from data_gen.describe import DescriberOptions, add_describer_options, describer
 from data_gen.files import read_json
 from data_gen.filters import AMBIGUITY_RULES, CLASS_LEVELS, PAPER_VALUES, Thresholds
 from data_gen.images import MANIFEST
+from data_gen.nuscenes_splits import SPLITS
 from data_gen.scene_builder import PIXELS
 from data_gen.templates import Templates
 from data_gen.world import has_lidarseg, tables_checksum
@@ -37,7 +38,7 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     add("--from-scenes", type=Path, metavar="DIR", help=scenes)
     add("--version", type=version_name, default="v1.0-trainval", help="folder of the tables (default: %(default)s)")
     add("--out", type=Path, default=Path("data/surds"), metavar="DIR", help="folder to write (default: %(default)s)")
-    add("--split", choices=("all", "train", "val"), default="all", help="which scenes (default: %(default)s)")
+    add("--split", choices=("all", *SPLITS), default="all", help="which scenes (default: %(default)s)")
     add_thresholds(parser.add_argument_group("filters"), Thresholds())
     add_describer_options(parser.add_argument_group("descriptions"))
     add_question_options(parser.add_argument_group("questions"))
@@ -93,6 +94,8 @@ def check_options(options: argparse.Namespace, parser: argparse.ArgumentParser) 
             "python data_gen/synthetic.py --out DIR"
         )
     thresholds_of(options)
+    if options.split == "test" and (options.from_metadata or options.compare_metadata) is not None:
+        raise UsageError("the public metadata has the splits train and val; leave out --split test")
     if sources == ["nuscenes"]:
         return
     read = {"from_metadata": ("split",), "from_scenes": ("balance",)}[sources[0]]

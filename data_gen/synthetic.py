@@ -92,7 +92,8 @@ def is_finished(out: Path) -> bool:
 def _prepare_folder(out: Path, spec: WorldSpec, resume: bool, overwrite: bool) -> None:
     """Refuse, clear or accept the output folder, and note in it what it is going to hold."""
     spec_path = out / SPEC_FILE
-    wanted = json.dumps(asdict(spec))
+    unset = {"test_scenes": 0, "depths_m": None}
+    wanted = json.dumps({name: value for name, value in asdict(spec).items() if value != unset.get(name, spec)})
     found = spec_path.read_text() if spec_path.is_file() else wanted
     if resume and found != wanted:
         raise ValueError(f"cannot resume {out}: it holds {found}, asked for {wanted}; start anew with --overwrite")
@@ -194,6 +195,15 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--height", type=int, default=defaults.height_px, help="image height in pixels (default %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=defaults.seed, help="same seed, same bytes (default %(default)s)")
+    parser.add_argument(
+        "--test-scenes", type=int, default=defaults.test_scenes, metavar="N",
+        help="the last N scenes are for testing, a split of their own (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--depths-m", type=float, nargs=2, metavar=("NEAREST", "FARTHEST"),
+        help="the same depths for all kinds of road users, so that the kind does not tell who is nearer "
+        "(default: each kind its own)",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, default=1, help="processes (default %(default)s)")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="complete the world that is in the folder")
@@ -205,7 +215,15 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point; exits with 2 on an output folder or a size that cannot be used."""
     options = parse_arguments(arguments)
     try:
-        spec = WorldSpec(options.scenes, options.frames_per_scene, options.width, options.height, options.seed)
+        spec = WorldSpec(
+            options.scenes,
+            options.frames_per_scene,
+            options.width,
+            options.height,
+            options.seed,
+            options.test_scenes,
+            tuple(options.depths_m) if options.depths_m else None,
+        )
         write_world(options.out, spec, resume=options.resume, overwrite=options.overwrite, workers=options.workers)
     except (FileExistsError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

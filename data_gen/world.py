@@ -180,7 +180,7 @@ def _check_labels(folder: Path, boxes: BoxRows) -> None:
 
 
 def select_frames(world: World, split: str = "all", limit: int | None = None) -> list[int]:
-    """Indices of the key frames of a split (`all`, `train`, `val`), at most the first `limit`.
+    """Indices of the key frames of a split (`all`, `train`, `val`, `test`), at most the first `limit`.
 
     Raises WorldError naming the splits that are there when none is left.
     """

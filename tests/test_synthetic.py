@@ -290,6 +290,20 @@ def test_a_killed_run_is_unfinished_and_resumes_to_the_same_bytes(tmp_path: Path
         write_world(tmp_path / "world", TINY, resume=True)
 
 
+def test_options_that_are_not_given_leave_no_mark(tmp_path: Path) -> None:
+    """A world that was begun before there were more options is gone on with."""
+    write_world(tmp_path / "plain", SMALLEST)
+    assert (tmp_path / "plain" / "world_spec.json").read_text() == (
+        '{"scenes": 1, "frames_per_scene": 1, "width_px": 64, "height_px": 36, "seed": 0}'
+    )
+    depths = WorldSpec(2, 1, 64, 36, test_scenes=1, depths_m=(8.0, 22.0))
+    write_world(tmp_path / "depths", depths)
+    write_world(tmp_path / "depths", depths, resume=True)
+    assert json.loads((tmp_path / "depths" / VERSION / "splits.json").read_text())["test"] == ["synthetic-0002"]
+    with pytest.raises(ValueError, match="cannot resume"):
+        write_world(tmp_path / "depths", WorldSpec(2, 1, 64, 36, test_scenes=1, depths_m=(8.0, 23.0)), resume=True)
+
+
 @pytest.mark.slow
 def test_workers_write_the_same_bytes(tmp_path: Path) -> None:
     spec = WorldSpec(2, 1, 64, 36)

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from data_gen.rendering.picture import NEAR_M
 from data_gen.rendering.rig import CAMERAS, EgoMotion, PinholeCamera, RigidPose, SensorMount, camera_in_world
 from data_gen.rendering.scenery import Road, Surroundings, make_surroundings
-from data_gen.rendering.traffic import KEYFRAME_PERIOD_S, RoadUser, plan_traffic
+from data_gen.rendering.traffic import FORGOTTEN_BEYOND_M, KEYFRAME_PERIOD_S, RoadUser, plan_traffic
 
 FIRST_TIMESTAMP_US = 1_600_000_000_000_000
 SCENE_PERIOD_US = 3_600_000_000
@@ -20,13 +21,19 @@ SMALLEST_SIDE_PX = 32
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """What to make: the same spec gives the same bytes."""
+    """What to make: the same spec gives the same bytes.
+
+    test_scenes: so many last scenes are for testing. depths_m: nearest and farthest newcomer of every kind; without it
+    each kind has its own.
+    """
 
     scenes: int = 12
     frames_per_scene: int = 8
     width_px: int = 224
     height_px: int = 126
     seed: int = 0
+    test_scenes: int = 0
+    depths_m: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.scenes < 1 or self.frames_per_scene < 1:
@@ -38,6 +45,13 @@ class WorldSpec:
             raise ValueError(f"images must be at least {SMALLEST_SIDE_PX} pixels on each side, got {size}")
         if self.seed < 0:
             raise ValueError(f"the seed must not be negative, got {self.seed}")
+        if not 0 <= self.test_scenes < self.scenes:
+            raise ValueError(f"test scenes must be fewer than the {self.scenes} scenes, got {self.test_scenes}")
+        if self.depths_m and not NEAR_M < self.depths_m[0] < self.depths_m[1] < FORGOTTEN_BEYOND_M:
+            raise ValueError(
+                f"depths must be a nearest and a farther one between {NEAR_M} and {FORGOTTEN_BEYOND_M} m, "
+                f"got {self.depths_m[0]} and {self.depths_m[1]}"
+            )
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,8 @@ def plan_scene(spec: WorldSpec, scene_index: int) -> ScenePlan:
         sway_rad=float(rng.uniform(0.01, 0.04)),
         sway_rate=float(rng.uniform(0.3, 0.8)),
     )
-    traffic = plan_traffic(rng, [cameras_at(spec, motion, frame) for frame in range(spec.frames_per_scene)])
+    cameras = [cameras_at(spec, motion, frame) for frame in range(spec.frames_per_scene)]
+    traffic = plan_traffic(rng, cameras, spec.depths_m)
     return ScenePlan(scene_index, road, motion, tuple(tuple(users) for users in traffic))
 
 
@@ -100,9 +115,12 @@ def surroundings_of(spec: WorldSpec, scene_index: int) -> Surroundings:
     return make_surroundings(np.random.default_rng([spec.seed, scene_index, 1]), plan.road, drive_m)
 
 
-def split_names(plans: Sequence[ScenePlan]) -> dict[str, list[str]]:
-    """Scene names for training and validation: every fourth scene validates."""
-    return {
-        "train": [plan.name for plan in plans if plan.index % 4 != 3],
-        "val": [plan.name for plan in plans if plan.index % 4 == 3],
+def split_names(plans: Sequence[ScenePlan], test_scenes: int = 0) -> dict[str, list[str]]:
+    """Scene names by split: the last ones test, if any shall; of the others every fourth validates."""
+    names = [plan.name for plan in plans]
+    kept, test = names[: len(names) - test_scenes], names[len(names) - test_scenes :]
+    splits = {
+        "train": [name for index, name in enumerate(kept) if index % 4 != 3],
+        "val": kept[3::4],
     }
+    return {**splits, "test": test} if test else splits

@@ -117,7 +117,7 @@ def build_tables(
         tables["sample_annotation"] += _annotations(spec, plan, scene_counts)
         tables["lidarseg"] += _lidarseg(spec, plan)
         tables["descriptions"] += _descriptions(spec, plan)
-    tables["splits"] = split_names(plans)
+    tables["splits"] = split_names(plans, spec.test_scenes)
     return tables
 
 

@@ -85,8 +85,16 @@ COMPOSITIONS: tuple[tuple[float, Composition], ...] = (
 )
 
 
-def plan_traffic(rng: np.random.Generator, cameras_by_frame: Sequence[Sequence[PinholeCamera]]) -> list[list[RoadUser]]:
-    """The road users of every key frame, given its cameras."""
+def plan_traffic(
+    rng: np.random.Generator,
+    cameras_by_frame: Sequence[Sequence[PinholeCamera]],
+    depths_m: tuple[float, float] | None = None,
+) -> list[list[RoadUser]]:
+    """The road users of every key frame, given its cameras.
+
+    depths_m: nearest and farthest of what a camera is given to see, for all kinds alike; without it newcomers of each
+    kind have their own, and those who stay may drive out of them.
+    """
     users: list[RoadUser] = []
     frames: list[list[RoadUser]] = []
     born = 0
@@ -94,7 +102,7 @@ def plan_traffic(rng: np.random.Generator, cameras_by_frame: Sequence[Sequence[P
         users = _those_who_stay(rng, users, cameras)
         for index in rng.permutation(len(cameras)):
             others = [camera for other, camera in enumerate(cameras) if other != index]
-            users, born = _compose(rng, users, cameras[index], others, born)
+            users, born = _compose(rng, users, cameras[index], others, born, depths_m)
         # Users were placed near ones first; the order of annotations must not tell who is nearer.
         frames.append([users[index] for index in rng.permutation(len(users))])
     return frames
@@ -145,23 +153,29 @@ def _compose(
     camera: PinholeCamera,
     others: Sequence[PinholeCamera],
     born: int,
+    depths_m: tuple[float, float] | None,
 ) -> tuple[list[RoadUser], int]:
     """Thin out and add road users until `camera` shows the composition it draws; also the next free number."""
     shares = np.array([share for share, _ in COMPOSITIONS])
     goal = COMPOSITIONS[rng.choice(len(COMPOSITIONS), p=shares / shares.sum())][1]
-    users = _thin_out(rng, users, camera, goal)
+    users = _thin_out(rng, users, camera, goal, depths_m)
     shown = [user for user in users if glimpse(camera, user) is not None]
     for _ in range(goal.count - len(shown)):
-        newcomer = _find_place(rng, users, shown, goal, camera, others, born)
+        newcomer = _find_place(rng, users, shown, goal, camera, others, born, depths_m)
         if newcomer is not None:
             users, shown, born = [*users, newcomer], [*shown, newcomer], born + 1
     return users, born
 
 
 def _thin_out(
-    rng: np.random.Generator, users: list[RoadUser], camera: PinholeCamera, goal: Composition
+    rng: np.random.Generator,
+    users: list[RoadUser],
+    camera: PinholeCamera,
+    goal: Composition,
+    depths_m: tuple[float, float] | None,
 ) -> list[RoadUser]:
-    """Take away what the picture should not show: barely visible, repeated or surplus road users."""
+    """Take away what the picture should not show: barely visible, repeated, surplus or too near or far road users."""
+    nearest_m, farthest_m = depths_m or (-np.inf, np.inf)
     kept: list[RoadUser] = []
     kinds: list[str] = []
     for user in users:
@@ -170,7 +184,7 @@ def _thin_out(
             kept.append(user)
             continue
         clear = seen.centre_inside and seen.area_px > _scaled_area(camera, LEGIBLE_AREA_PX)
-        unwanted = user.kind in kinds and not goal.repeats
+        unwanted = (user.kind in kinds and not goal.repeats) or not nearest_m <= seen.depth_m <= farthest_m
         if len(kinds) < goal.count and not unwanted and (clear or rng.random() < 0.2):
             kept.append(user)
             kinds.append(user.kind)
@@ -185,6 +199,7 @@ def _find_place(
     camera: PinholeCamera,
     others: Sequence[PinholeCamera],
     number: int,
+    depths_m: tuple[float, float] | None,
 ) -> RoadUser | None:
     """A newcomer that fits the composition and collides with nobody, None after too many tries."""
     kinds = [kind for kind in KIND_SHARES if goal.repeats or kind not in {user.kind for user in shown}]
@@ -194,8 +209,11 @@ def _find_place(
     kind = kinds[rng.choice(len(kinds), p=shares / shares.sum())]
     glimpses = [seen for seen in (glimpse(camera, user) for user in shown) if seen is not None]
     crowded = 1.0 if goal.in_line else 0.75
+    # Common depths are drawn once for all tries: otherwise kinds, of which some fit better near, some far, would choose.
+    own_m = (KINDS[kind].nearest_m, KINDS[kind].farthest_m)
+    depths_m = (_draw_depth_m(rng, depths_m),) * 2 if depths_m else own_m
     for _ in range(TRIES):
-        newcomer = _draw_user(rng, kind, number, camera, glimpses, goal.in_line)
+        newcomer = _draw_user(rng, kind, number, camera, glimpses, goal.in_line, depths_m)
         seen = glimpse(camera, newcomer)
         if seen is None or not seen.centre_inside or seen.area_px < _scaled_area(camera, LEGIBLE_AREA_PX):
             continue
@@ -215,10 +233,11 @@ def _draw_user(
     camera: PinholeCamera,
     glimpses: Sequence[Glimpse],
     in_line: bool,
+    depths_m: tuple[float, float],
 ) -> RoadUser:
     """A random road user somewhere in the picture, at times as deep, as far or in the same column as another."""
     traits = KINDS[kind]
-    depth_m = float(np.exp(rng.uniform(np.log(traits.nearest_m), np.log(traits.farthest_m))))
+    depth_m = _draw_depth_m(rng, depths_m)
     column_px = rng.uniform(0.05, 0.95) * camera.width_px
     tie = rng.random()
     if glimpses and in_line:
@@ -243,6 +262,10 @@ def _draw_user(
         yaw_rad=float(rng.uniform(-np.pi, np.pi)),
         speed_mps=0.0 if rng.random() < 0.4 else float(traits.speed_mps * rng.uniform(0.6, 1.4)),
     )
+
+
+def _draw_depth_m(rng: np.random.Generator, depths_m: tuple[float, float]) -> float:
+    return float(np.exp(rng.uniform(*np.log(depths_m))))
 
 
 def overlap_of_smaller(first_xyxy_px: np.ndarray, second_xyxy_px: np.ndarray) -> float:
