@@ -209,7 +209,7 @@ def _find_place(
     kind = kinds[rng.choice(len(kinds), p=shares / shares.sum())]
     glimpses = [seen for seen in (glimpse(camera, user) for user in shown) if seen is not None]
     crowded = 1.0 if goal.in_line else 0.75
-    # Common depths are drawn once for all tries: otherwise kinds, of which some fit better near, some far, would choose.
+    # Common depths are drawn once for all tries: else kinds, of which some fit better near, some far, would choose.
     own_m = (KINDS[kind].nearest_m, KINDS[kind].farthest_m)
     depths_m = (_draw_depth_m(rng, depths_m),) * 2 if depths_m else own_m
     for _ in range(TRIES):
