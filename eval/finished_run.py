@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from data_gen.command_line import UsageError
+from data_gen.floors import units_of
 from data_gen.records import Question, iterate_rows, read_questions
+from eval.metrics import mean_unit_scores
 from eval.runner import PREDICTIONS_FILE, RunFacts, asked_words, read_facts, read_summary, told_apart
 from eval.summary import Summary
 
 BENCHMARK = "surds"
+Predictions = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """Scores, facts, and the lines of `predictions.jsonl` by question id."""
+    """Scores, facts, and for every sample the lines of `predictions.jsonl` by question id."""
 
     summary: Summary
     facts: RunFacts
-    predictions: dict[str, dict[str, Any]]
+    samples: tuple[Predictions, ...]
 
     @property
-    def question_scores(self) -> dict[str, float]:
-        """Question id -> score of that single question under the run's main scoring."""
+    def predictions(self) -> Predictions:
+        """The lines of the first sample by question id; of a greedy run there is no other."""
+        return self.samples[0]
+
+    def unit_scores(self, questions: Sequence[Question]) -> dict[str, float]:
+        """Unit -> its score, 0..1, under the run's main scoring, the mean over the samples.
+
+        questions: asked ones, pairs whole, as of `asked_questions`; the units come in their order.
+        Raises KeyError for a question that the run was not asked, RecordError when a pair is not two questions.
+        """
         scoring = self.summary.scoring
-        return {name: row["score"][scoring] for name, row in self.predictions.items()}
+        scores_K = [{name: row["score"][scoring] for name, row in rows.items()} for rows in self.samples]
+        return mean_unit_scores(units_of(questions), scores_K)
 
 
 def read_run(folder: Path) -> FinishedRun:
@@ -39,7 +51,15 @@ def read_run(folder: Path) -> FinishedRun:
             f"eval/surds.py. Its table and page come from: python eval/{facts.benchmark.split('-')[0]}.py"
         )
     summary = read_summary(folder, Summary)
-    return FinishedRun(summary, facts, {row["id"]: row for _, row in iterate_rows(folder / PREDICTIONS_FILE)})
+    return FinishedRun(summary, facts, by_sample(row for _, row in iterate_rows(folder / PREDICTIONS_FILE)))
+
+
+def by_sample(rows: Iterable[dict[str, Any]]) -> tuple[Predictions, ...]:
+    """Lines of `predictions.jsonl` by sample and question id; a line that names no sample is of the first."""
+    samples: dict[int, Predictions] = {}
+    for row in rows:
+        samples.setdefault(row.get("sample", 0), {})[row["id"]] = row
+    return tuple(samples[number] for number in sorted(samples))
 
 
 def named_apart(runs: Sequence[FinishedRun], folders: Sequence[Path]) -> list[FinishedRun]:

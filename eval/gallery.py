@@ -16,7 +16,7 @@ from data_gen.pages import Picture, picture_if_readable
 from data_gen.records import Question
 from eval.finished_run import FinishedRun
 from rewards.boxes import Box
-from rewards.grading import TASKS, unit_score
+from rewards.grading import TASKS
 from rewards.response import read_point
 
 PER_KIND = 2
@@ -37,7 +37,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Panel:
-    """What a run made of a unit. run: its place. boxes: (name, corners in original pixels), each once."""
+    """What a run made of a unit. run: its place. score: the mean over its samples; the rest is of the first sample.
+
+    boxes: (name, corners in original pixels), each once.
+    """
 
     run: int
     score: float
@@ -58,9 +61,9 @@ class Card:
 
 def make_cards(questions: Sequence[Question], root: Path, runs: Mapping[int, FinishedRun]) -> list[Card]:
     """Cards task by task. questions: as all of the runs were asked them. root: folder of the images. runs: by place."""
-    scores_of = [run.question_scores for run in runs.values()]
+    scores_of = [run.unit_scores(questions) for run in runs.values()]
     units = units_of(questions)
-    scores = {name: [_score(unit, known) for known in scores_of] for name, unit in units.items()}
+    scores = {name: [known[name] for known in scores_of] for name in units}
     pictures: dict[str, Picture] = {}
     cards = []
     for name, kind in choose(units, scores):
@@ -102,10 +105,6 @@ def _of_kind(kind: str, names: Sequence[str], scores: Mapping[str, Sequence[floa
         "random": lambda: list(names),
     }
     return wanted[kind]()[:PER_KIND]
-
-
-def _score(unit: Unit, known: Mapping[str, float]) -> float:
-    return unit_score(unit[0].task, [known[question.id] for question in unit])
 
 
 def _panel(place: int, run: FinishedRun, unit: Unit, score: float) -> Panel:

@@ -7,7 +7,7 @@ right; the score of a run is the plain mean of the tasks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -122,28 +122,27 @@ Floors = Mapping[str, dict[str, float]]
 
 def floors_of(questions: Sequence[Question], seed: int = 0) -> Floors:
     """Task -> its floors on these questions, `random_run` being what `--engine random` scores with this seed."""
-    units = units_of(questions).values()
+    units = units_of(questions)
     by_task: dict[str, list[Unit]] = {}
-    for unit in units:
+    for unit in units.values():
         by_task.setdefault(unit[0].task, []).append(unit)
-    guessed = sum_by_image(units, random_scores(questions, seed)).means
+    guessed = sum_by_image(units, mean_unit_scores(units, [random_scores(questions, seed)])).means
     return {task: {**task_floors(task, units), "random_run": guessed[task]} for task, units in by_task.items()}
 
 
 def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: int = 0) -> Figures:
     """The figures of a run; `floors` are those of its questions, `seed` draws the bootstrap samples."""
-    sums = sum_by_image(
-        units_of([outcome.question for outcome in outcomes]).values(),
-        {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes},
-    )
+    units = units_of([outcome.question for outcome in outcomes])
+    scores = {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes}
+    sums = sum_by_image(units, mean_unit_scores(units, [scores]))
     per_task, overall = bootstrap_intervals(sums.sums, sums.counts, seed)
     rows: dict[str, list[Outcome]] = {task: [] for task in sums.tasks}
     for outcome in outcomes:
         rows[outcome.question.task].append(outcome)
-    units = sums.counts.sum(axis=0).astype(int).tolist()
+    counts = sums.counts.sum(axis=0).astype(int).tolist()
     figures = {
         task: _task_figures(rows[task], scoring, sums.means[task], count, interval, floors[task])
-        for task, count, interval in zip(sums.tasks, units, per_task, strict=True)
+        for task, count, interval in zip(sums.tasks, counts, per_task, strict=True)
     }
     return Figures(
         score=fmean(sums.means.values()),
@@ -163,12 +162,11 @@ def paired_differences(
 ) -> dict[str, Difference]:
     """How much better the second of two runs is on the same questions: by task, and under `score` the mean of tasks.
 
-    questions: those that both runs were asked, pairs whole. first, second: question id -> score of that question,
-    0..1, as `predictions.jsonl` holds it under `score` for one scoring; an id that is not there scores 0. Both runs
-    are scored on the same drawn images, so what makes an image hard or easy cancels out.
-    Raises RecordError when a mirrored pair is not two questions.
+    questions: those that both runs were asked, pairs whole. first, second: unit -> score, 0..1, as of
+    `FinishedRun.unit_scores`. Both runs are scored on the same drawn images, so what makes an image hard or easy
+    cancels out. Raises RecordError when a mirrored pair is not two questions, KeyError for a unit without a score.
     """
-    units = units_of(questions).values()
+    units = units_of(questions)
     one, two = sum_by_image(units, first), sum_by_image(units, second)
     per_task, overall = bootstrap_intervals(two.sums - one.sums, one.counts, seed, lowest=-1.0)
     counts = one.counts.sum(axis=0).astype(int).tolist()
@@ -180,16 +178,29 @@ def paired_differences(
     return {**differences, "score": Difference(whole, overall, sum(counts))}
 
 
-def sum_by_image(units: Collection[Unit], score_of: Mapping[str, float]) -> ImageSums:
-    """Unit scores added up by image and task. score_of: question id -> score; an id that is not there scores 0."""
-    images = {image: place for place, image in enumerate(dict.fromkeys(unit[0].image for unit in units))}
-    there = {unit[0].task for unit in units}
+def mean_unit_scores(units: Mapping[str, Unit], question_scores_K: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Unit -> its score, 0..1, the mean over K samples; of a mirrored pair, those in which both questions are right.
+
+    question_scores_K: for each sample question id -> score. Raises KeyError for a question without a score.
+    """
+    return {
+        name: fmean(
+            unit_score(unit[0].task, [scores[question.id] for question in unit]) for scores in question_scores_K
+        )
+        for name, unit in units.items()
+    }
+
+
+def sum_by_image(units: Mapping[str, Unit], score_of: Mapping[str, float]) -> ImageSums:
+    """Unit scores added up by image and task. score_of: unit -> score. Raises KeyError for a unit without a score."""
+    images = {image: place for place, image in enumerate(dict.fromkeys(unit[0].image for unit in units.values()))}
+    there = {unit[0].task for unit in units.values()}
     tasks = tuple(task for task in TASKS if task in there)
     columns = {task: column for column, task in enumerate(tasks)}
     sums_NT, counts_NT = np.zeros((len(images), len(tasks))), np.zeros((len(images), len(tasks)))
-    for unit in units:
+    for name, unit in units.items():
         place, task = images[unit[0].image], unit[0].task
-        sums_NT[place, columns[task]] += unit_score(task, [score_of.get(question.id, 0.0) for question in unit])
+        sums_NT[place, columns[task]] += score_of[name]
         counts_NT[place, columns[task]] += 1
     return ImageSums(tasks, sums_NT, counts_NT)
 

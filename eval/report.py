@@ -115,6 +115,9 @@ def find(runs: Sequence[FinishedRun], questions: Sequence[Question] | None = Non
     except (UsageError, RecordError) as error:
         return Findings(remarks=(*remarks, f"no differences, confusions or pictures: {error}"))
     held = {place: runs[place] for place in same}
+    sampled = [run.summary.label for run in held.values() if len(run.samples) > 1]
+    if sampled:
+        remarks.append(f"{', '.join(sampled)}: confusions and full outputs are those of the first sample alone")
     tables = {place: confusions(questions, run.predictions, run.facts.frame) for place, run in held.items()}
     return Findings(
         comparisons=tuple(compare(questions, runs, same)),
@@ -127,10 +130,9 @@ def find(runs: Sequence[FinishedRun], questions: Sequence[Question] | None = Non
 def compare(questions: Sequence[Question], runs: Sequence[FinishedRun], places: Sequence[int]) -> list[Comparison]:
     """Every run of `places` against the first of them and against the one before it."""
     pairs = [(run, against) for before, run in enumerate(places[1:]) for against in {places[0], places[before]}]
+    scores = {place: runs[place].unit_scores(questions) for place in places}
     return [
-        Comparison(
-            run, against, paired_differences(questions, runs[against].question_scores, runs[run].question_scores)
-        )
+        Comparison(run, against, paired_differences(questions, scores[against], scores[run]))
         for run, against in sorted(pairs, key=lambda pair: (pair[1] != places[0], pair))
     ]
 

@@ -102,7 +102,7 @@ def evaluate(config: SurdsConfig) -> Summary:
     write_summary(summary, session.out)
     from eval.report import write_page
 
-    write_page([FinishedRun(summary, facts, rows)], session.out / REPORT_FILE, questions)
+    write_page([FinishedRun(summary, facts, (rows,))], session.out / REPORT_FILE, questions)
     return summary
 
 

@@ -14,7 +14,16 @@ from data_gen.floors import best_point, expected_centerness, task_floors, units_
 from data_gen.records import Question, RecordError
 from eval.engines import RandomEngine, Request, mean_tokens
 from eval.intervals import bootstrap_intervals, exact_bound
-from eval.metrics import Figures, assess, floors_of, paired_differences, random_scores, sum_by_image, summarise
+from eval.metrics import (
+    Figures,
+    assess,
+    floors_of,
+    mean_unit_scores,
+    paired_differences,
+    random_scores,
+    sum_by_image,
+    summarise,
+)
 from rewards.boxes import CoordinateFrame, centerness
 from rewards.grading import MIRRORED_TASKS, TASKS
 
@@ -121,8 +130,9 @@ def test_where_all_images_score_alike_the_interval_is_that_of_what_ten_images_ca
 
 
 def test_a_difference_is_paired_by_image_and_signed() -> None:
-    right = {question.id: 1.0 for question in QUESTIONS}
-    worse = right | {question.id: 0.0 for question in QUESTIONS if question.task == "yaw" and question.variant == 1}
+    scores = {question.id: 1.0 for question in QUESTIONS}
+    missed = {question.id: 0.0 for question in QUESTIONS if question.task == "yaw" and question.variant == 1}
+    right, worse = (mean_unit_scores(units_of(QUESTIONS), [of]) for of in (scores, scores | missed))
     found = paired_differences(QUESTIONS, right, worse)
     assert list(found) == [*TASKS, "score"]
     assert (found["yaw"].difference, found["depth"].difference) == (-1, 0)
@@ -137,17 +147,30 @@ def test_pairing_takes_out_what_images_have_in_common() -> None:
     """Two runs whose images are hard for both: the paired interval is far narrower than their own intervals."""
     rng = random.Random(0)
     questions = [question for question in make_questions(400) if question.task == "depth"]
-    first = {question.id: float(rng.random() < 0.5) for question in questions}
+    first = {question.unit: float(rng.random() < 0.5) for question in questions}
     second = {name: 1.0 if rng.random() < 0.05 else score for name, score in first.items()}
     (low, high) = paired_differences(questions, first, second)["depth"].ci95 or (0.0, 0.0)
-    sums = sum_by_image(units_of(questions).values(), first)
+    sums = sum_by_image(units_of(questions), first)
     ((alone_low, alone_high),) = (item or (0.0, 0.0) for item in bootstrap_intervals(sums.sums, sums.counts, 0)[0])
     assert 0 < low < high and high - low < 0.4 * (alone_high - alone_low)
 
 
-def test_an_unanswered_question_scores_nothing_in_a_difference() -> None:
-    right = {question.id: 1.0 for question in QUESTIONS}
-    assert paired_differences(QUESTIONS, {}, right)["score"].difference == 1
+def test_a_unit_without_a_score_is_no_wrong_one() -> None:
+    right = dict.fromkeys(units_of(QUESTIONS), 1.0)
+    with pytest.raises(KeyError, match=QUESTIONS[0].unit):
+        paired_differences(QUESTIONS, {question.id: 1.0 for question in QUESTIONS}, right)
+    assert paired_differences(QUESTIONS, dict.fromkeys(right, 0.0), right)["score"].difference == 1
+
+
+def test_a_pair_counts_in_the_samples_in_which_both_of_its_questions_are_right() -> None:
+    unit = units_of([question for question in QUESTIONS if question.task == "yaw"])
+    name, (first, second) = next(iter(unit.items()))
+    table = {first.id: (1, 0, 1, 1), second.id: (0, 1, 1, 0)}  # each question right in most samples, both in one
+    samples = [{question: float(row[sample]) for question, row in table.items()} for sample in range(4)]
+    assert mean_unit_scores({name: unit[name]}, samples) == {name: 0.25}
+    assert mean_unit_scores({name: unit[name]}, samples[:2]) == {name: 0}
+    crossed = [{first.id: a[first.id], second.id: b[second.id]} for a, b in zip(samples, samples[1:], strict=False)]
+    assert mean_unit_scores({name: unit[name]}, crossed) == {name: pytest.approx(1 / 3)}
 
 
 @pytest.mark.parametrize(("counts", "mean"), [([], None), ([0, 0], None), ([0, 6, 0, 2], 4), ([5], 5)])
