@@ -7,6 +7,9 @@ Both are JSON files under `results/STUDY/`, small enough to be committed: `quest
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from rewards.boxes import CoordinateFrame
 
 RESULT_VERSION = 1
 QUESTIONS_FILE = "questions.json"
@@ -14,27 +17,37 @@ MODES = ("greedy", "sampled")
 
 
 @dataclass(frozen=True)
-class ScoredUnit:
-    """A unit of the test questions. part: the question file it is from, such as `matched` or `official`."""
+class ScoredUnits:
+    """The units of one task of one part. part: the question file they are from, such as `matched` or `official`.
+
+    images: for each unit a number that only units of the same image share.
+    """
 
     part: str
     task: str
-    name: str
-    image: str
+    names: tuple[str, ...]
+    images: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class TestQuestions:
     """The units that every row of a study is scored on, in the order of the scores of its rows.
 
-    floors: part -> task -> name of a floor -> fraction, as in a run's summary.json. random: part -> task -> expected
-    score of random guesses.
+    parts: the first one is the main one, whose six tasks make the score. floors: part -> task -> name of a floor ->
+    fraction, as in a run's summary.json. shown: rows of the questions whose outputs are kept, as in questions.jsonl.
+    frame, style: how the rows' outputs are read.
     """
+
+    __test__ = False  # no test, whatever pytest makes of the name
 
     study: str
     fingerprint: str
-    units: tuple[ScoredUnit, ...]
+    parts: tuple[str, ...]
+    units: tuple[ScoredUnits, ...]
     floors: dict[str, dict[str, dict[str, float]]]
+    shown: tuple[dict[str, Any], ...]
+    frame: CoordinateFrame
+    style: str
     version: int = RESULT_VERSION
 
 
@@ -81,6 +94,7 @@ class RowResult:
 
     commands: digest of the commands it is the result of, those of its start included. curves: figure of the training
     log -> (step, value) pairs, such as `rewards/loc/mean` and `held_out/yaw`. scores: `greedy` and `sampled`.
+    questions: the fingerprint of the TestQuestions.
     """
 
     study: str
