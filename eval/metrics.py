@@ -178,17 +178,16 @@ def paired_differences(
     return {**differences, "score": Difference(whole, overall, sum(counts))}
 
 
-def mean_unit_scores(units: Mapping[str, Unit], question_scores_K: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def mean_unit_scores(units: Mapping[str, Unit], scores_K: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Unit -> its score, 0..1, the mean over K samples; of a mirrored pair, those in which both questions are right.
 
-    question_scores_K: for each sample question id -> score. Raises KeyError for a question without a score.
+    scores_K: for each sample question id -> score. Raises KeyError for a question without a score.
     """
-    return {
-        name: fmean(
-            unit_score(unit[0].task, [scores[question.id] for question in unit]) for scores in question_scores_K
-        )
-        for name, unit in units.items()
-    }
+
+    def score(unit: Unit) -> float:
+        return fmean(unit_score(unit[0].task, [scores[question.id] for question in unit]) for scores in scores_K)
+
+    return {name: score(unit) for name, unit in units.items()}
 
 
 def sum_by_image(units: Mapping[str, Unit], score_of: Mapping[str, float]) -> ImageSums:

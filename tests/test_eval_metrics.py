@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -169,7 +170,7 @@ def test_a_pair_counts_in_the_samples_in_which_both_of_its_questions_are_right()
     samples = [{question: float(row[sample]) for question, row in table.items()} for sample in range(4)]
     assert mean_unit_scores({name: unit[name]}, samples) == {name: 0.25}
     assert mean_unit_scores({name: unit[name]}, samples[:2]) == {name: 0}
-    crossed = [{first.id: a[first.id], second.id: b[second.id]} for a, b in zip(samples, samples[1:], strict=False)]
+    crossed = [{first.id: a[first.id], second.id: b[second.id]} for a, b in pairwise(samples)]
     assert mean_unit_scores({name: unit[name]}, crossed) == {name: pytest.approx(1 / 3)}
 
 
