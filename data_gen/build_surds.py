@@ -2,7 +2,7 @@
 
     python data_gen/build_surds.py --nuscenes DIR --version v1.0-trainval --split train --out DIR
     python data_gen/build_surds.py --from-metadata bonbon-rj/SURDS_eval --out DIR
-    python data_gen/build_surds.py --from-scenes BUILD --depth-ranges matched --out DIR
+    python data_gen/build_surds.py --from-scenes BUILD --depth-ranges matched --tasks depth --out DIR
 
 writes `scenes.jsonl` (images with their objects), `dropped.jsonl` (every other object and why), `descriptions.jsonl`
 (what the describer said), `questions.jsonl` (six tasks, mirrored pairs) and, last, `manifest.json` (what was kept, what
@@ -52,9 +52,9 @@ from data_gen.judge_world import Judging, judge_world, read_judged
 from data_gen.nuscenes_tables import WorldError
 from data_gen.public_metadata import PublicMetadata, read_public_metadata
 from data_gen.question_set import QuestionSet, make_questions
-from data_gen.questions import own_units, published_units
+from data_gen.questions import Unit, own_units, published_units
 from data_gen.records import RecordError, question_to_row, write_rows
-from data_gen.scene_records import read_scenes, scene_to_row
+from data_gen.scene_records import SceneImage, read_scenes, scene_to_row
 from data_gen.surds_arguments import (
     check_options,
     describer_of,
@@ -85,6 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(summary(manifest))
     if not manifest["questions"]["total"]:
         print("warning: no question came out", file=sys.stderr)
+    for task in options.tasks if options.limit_units else ():
+        if (count := manifest["units"][task]) < options.limit_units:
+            print(f"warning: {count} units of {task}, fewer than --limit-units {options.limit_units}", file=sys.stderr)
     print(f"written to {options.out}")
 
 
@@ -128,7 +131,7 @@ def build_from_world(
     tally = Tally(REASONS)
     scenes = write_dropped(options.out, images, tally)
     write_rows(options.out / SCENES, map(scene_to_row, scenes))
-    units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
+    units = chosen_units(scenes, options, settings["depth_ranges"])
     made = make_questions(units, world.source, settings["depth_ranges"], templates)
     write_rows(options.out / "questions.jsonl", map(question_to_row, made.questions))
     manifest = {
@@ -154,7 +157,7 @@ def build_from_metadata(
     if finished := finished_build(folder, settings, settings):
         return finished
     try:
-        units = published_units(public.scenes, options.seed, settings["depth_ranges"])
+        units = of_tasks(published_units(public.scenes, options.seed, settings["depth_ranges"]), options.tasks)
     except ValueError as error:
         raise UsageError(f"{public.path}: {error}") from error
     made = make_questions(units, "metadata", settings["depth_ranges"], templates, trusted=False)
@@ -189,7 +192,7 @@ def build_from_scenes(
     folder = output_folder(options, built)
     if finished := finished_build(folder, settings, settings):
         return finished
-    units = own_units(scenes, options.seed, settings["depth_ranges"], options.balance)
+    units = chosen_units(scenes, options, settings["depth_ranges"])
     made = make_questions(units, earlier["source"], settings["depth_ranges"], templates, trusted=False)
     start_build(folder, settings)
     for name in (SCENES, DROPPED, DESCRIPTIONS):
@@ -206,6 +209,17 @@ def build_from_scenes(
         "unscorable": made.unscorable,
     }
     return finish_build(options.out, manifest)
+
+
+def chosen_units(scenes: Sequence[SceneImage], options: argparse.Namespace, depth_ranges: str) -> list[Unit]:
+    """The units of one's own scenes that the options leave."""
+    units = own_units(scenes, options.seed, depth_ranges, options.balance, options.limit_units)
+    return of_tasks(units, options.tasks)
+
+
+def of_tasks(units: Sequence[Unit], tasks: Sequence[str]) -> list[Unit]:
+    """The units of some tasks."""
+    return [unit for unit in units if unit.task in tasks]
 
 
 def output_folder(options: argparse.Namespace, read_from: Path) -> OutputFolder:

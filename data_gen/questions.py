@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -171,9 +171,15 @@ def published_units(scenes: Sequence[SceneImage], seed: int = 42, depth_ranges: 
 
 
 def own_units(
-    scenes: Sequence[SceneImage], seed: int = 42, depth_ranges: str = "official", balance: bool = False
+    scenes: Sequence[SceneImage],
+    seed: int = 42,
+    depth_ranges: str = "official",
+    balance: bool = False,
+    most: int | None = None,
 ) -> list[Unit]:
     """All units that scenes allow. `balance` cuts single images and pairs to the smaller number of the two.
+
+    most: at most so many units of every task; the three that compare keep the same pairs, of as many images as can be.
 
     Every image has its own generator, so that a unit does not depend on which other images are there (but for matched
     depth ranges, which are made of the others' depths).
@@ -185,12 +191,28 @@ def own_units(
         rng = random.Random(seed)
         pairs = [pairs[index] for index in sorted(rng.sample(range(len(pairs)), count))]
         alone = sorted(rng.sample(alone, count))
+    if most is not None:
+        rng = random.Random(f"{seed}-{most}")
+        alone = sorted(rng.sample(alone, min(most, len(alone))))
+        pairs = _spread(pairs, most, rng)
     make_ranges = range_maker(scenes, depth_ranges)
     singles = [
         single_units(scenes[image], image, random.Random(f"{seed}-{scenes[image].file_name}"), make_ranges)
         for image in alone
     ]
     return _by_task(singles, pairs)
+
+
+def _spread(pairs: Sequence[tuple[Unit, Unit, Unit]], most: int, rng: random.Random) -> list[tuple[Unit, Unit, Unit]]:
+    """At most so many pairs, drawn: one of every image before the second of any."""
+    drawn = rng.sample(range(len(pairs)), len(pairs))
+    before: Counter[str] = Counter()
+    turn_of: dict[int, int] = {}
+    for index in drawn:
+        image = pairs[index][0].scene.file_name
+        turn_of[index] = before[image]
+        before[image] += 1
+    return [pairs[index] for index in sorted(sorted(drawn, key=turn_of.__getitem__)[:most])]
 
 
 def _by_task(singles: Sequence[tuple[Unit, ...]], pairs: Sequence[tuple[Unit, ...]]) -> list[Unit]:

@@ -17,9 +17,10 @@ from data_gen.nuscenes_splits import SPLITS
 from data_gen.scene_builder import PIXELS
 from data_gen.templates import Templates
 from data_gen.world import has_lidarseg, tables_checksum
+from rewards.grading import TASKS
 
 # What questions depend on beside the scenes.
-QUESTION_SETTINGS = ("seed", "depth_ranges", "prompts", "balance")
+QUESTION_SETTINGS = ("seed", "depth_ranges", "prompts", "balance", "tasks", "limit_units")
 # Options that only a build from a nuScenes folder reads.
 WORLD_OPTIONS = (
     "version", "split", "limit", "pixel", "compare_metadata", "describer", "describer_model", "endpoint",
@@ -58,6 +59,10 @@ def add_question_options(group: argparse._ArgumentGroup) -> None:
     ranges = "how depth options are made (default: fair for --split train, else official; matched: give less away)"
     add("--depth-ranges", choices=DEPTH_RANGES, help=ranges)
     add("--balance", action="store_true", help="as many single-object images as pairs, by leaving out some of the more")
+    few = "at most N units of every task, drawn; the three tasks that compare keep the same pairs (default: all)"
+    add("--limit-units", type=positive, metavar="N", help=few)
+    some = f"questions of some of {','.join(TASKS)}, the same ones as in a build of all (default: all)"
+    add("--tasks", type=tasks_named, default=TASKS, metavar="TASK[,TASK]", help=some)
     where = "where an object is: its projected 3D centre, or the centre of its 2D box (default: %(default)s)"
     add("--pixel", choices=PIXELS, default="centre", help=where)
     add(
@@ -66,7 +71,20 @@ def add_question_options(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         help="prompts from your templates, one .txt a task with {} slots (see data_gen/templates.py)",
     )
-    add("--seed", type=int, default=42, help="seed of option orders, depth ranges and --balance (default: %(default)s)")
+    add(
+        "--seed",
+        type=int,
+        default=42,
+        help="seed of option orders, depth ranges, --balance and --limit-units (default: %(default)s)",
+    )
+
+
+def tasks_named(text: str) -> tuple[str, ...]:
+    """Tasks separated by commas, in the order of the benchmark, for the `type` of an option."""
+    wanted = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in wanted if name not in TASKS]:
+        raise argparse.ArgumentTypeError(f"unknown task {', '.join(map(repr, unknown))}; known: {', '.join(TASKS)}")
+    return tuple(task for task in TASKS if task in wanted)
 
 
 def add_thresholds(group: argparse._ArgumentGroup, default: Thresholds) -> None:
@@ -98,8 +116,8 @@ def check_options(options: argparse.Namespace, parser: argparse.ArgumentParser) 
         raise UsageError("the public metadata has the splits train and val; leave out --split test")
     if sources == ["nuscenes"]:
         return
-    read = {"from_metadata": ("split",), "from_scenes": ("balance",)}[sources[0]]
-    others = [name for name in ("balance", *WORLD_OPTIONS) if name not in read]
+    read = {"from_metadata": ("split",), "from_scenes": ("balance", "limit_units")}[sources[0]]
+    others = [name for name in ("balance", "limit_units", *WORLD_OPTIONS) if name not in read]
     given = sources[1:] + [name for name in others if getattr(options, name) != parser.get_default(name)]
     if given:
         named = ", ".join(map(_option, given))
@@ -134,11 +152,14 @@ def settings_of(options: argparse.Namespace, templates: Templates | None) -> dic
         "seed": options.seed,
         "depth_ranges": depth_ranges_of(options),
         "prompts": templates.digest if templates else "own",
+        **({"tasks": list(options.tasks)} if options.tasks != TASKS else {}),
     }
     if options.from_metadata is not None:
         given = Path(options.from_metadata)
         return {"from_metadata": str(given.resolve()) if given.exists() else options.from_metadata, **shared}
     shared["balance"] = options.balance
+    if options.limit_units is not None:
+        shared["limit_units"] = options.limit_units
     if options.from_scenes is not None:
         return {"from_scenes": str(options.from_scenes.resolve()), **shared}
     kept = ("version", "limit", "pixel")

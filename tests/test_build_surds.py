@@ -31,7 +31,7 @@ from data_gen.records import read_questions
 from data_gen.scene_records import SceneImage, read_drops, read_scenes
 from data_gen.synthetic import WorldSpec, write_world
 from rewards.boxes import CoordinateFrame
-from rewards.grading import TASKS, grade_text
+from rewards.grading import PAIR_TASKS, TASKS, grade_text
 
 REAL = "nuscenes_real2"
 CAR = BoxSpec("vehicle.car", 10.0, -3.0)
@@ -173,6 +173,38 @@ def test_balance_takes_as_many_single_images_as_pairs(synthetic: Path, tmp_path:
     balanced = build(synthetic, tmp_path / "balanced", *options, "--balance")["units"]
     assert set(balanced.values()) == {min(whole["yaw"], whole["distance"])}
     assert whole["yaw"] != whole["distance"]
+
+
+def test_some_tasks_are_those_of_the_whole_build(
+    synthetic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--version", "v1.0-synthetic", "--describer", "truth", "--depth-ranges", "fair")
+    build(synthetic, tmp_path / "whole", *options)
+    build(synthetic, tmp_path / "some", *options, "--tasks", "front_behind, depth")
+    whole, some = (read_questions(tmp_path / name / "questions.jsonl") for name in ("whole", "some"))
+    assert some == [question for question in whole if question.task in ("depth", "front_behind")]
+    main(["--from-scenes", str(tmp_path / "whole"), "--depth-ranges", "fair", "--tasks", "depth",
+          "--out", str(tmp_path / "depth")])  # fmt: skip
+    assert read_questions(tmp_path / "depth" / "questions.jsonl") == [q for q in whole if q.task == "depth"]
+    assert "unknown task 'dept'" in fails(capsys, "--nuscenes", str(synthetic), "--tasks", "dept")
+
+
+def test_limited_units_are_whole_and_spread_over_the_images(
+    synthetic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--version", "v1.0-synthetic", "--describer", "truth")
+    whole = build(synthetic, tmp_path / "whole", *options)
+    limited = build(synthetic, tmp_path / "five", *options, "--limit-units", "5")
+    assert set(limited["units"].values()) == {5} and "fewer than" not in capsys.readouterr().err
+    questions = read_questions(tmp_path / "five" / "questions.jsonl")
+    assert set(questions) <= set(read_questions(tmp_path / "whole" / "questions.jsonl"))
+    pairs = {task: {q.image for q in questions if q.task == task} for task in PAIR_TASKS}
+    assert all(images == pairs["distance"] and len(images) == 5 for images in pairs.values())
+    main(["--from-scenes", str(tmp_path / "whole"), "--limit-units", "5", "--out", str(tmp_path / "again")])
+    assert read_questions(tmp_path / "again" / "questions.jsonl") == questions
+    most = build(synthetic, tmp_path / "many", *options, "--limit-units", "9999")
+    assert most["units"] == whole["units"]
+    assert f"{whole['units']['yaw']} units of yaw, fewer than --limit-units 9999" in capsys.readouterr().err
 
 
 def test_most_colours_by_pixels_agree_with_the_truth(tmp_path: Path) -> None:
