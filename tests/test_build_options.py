@@ -32,9 +32,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--split", "train"), ("--depth-ranges", "fair"), ("--seed", "1"), ("--balance",), ("--limit", "1"), ("--tasks", "yaw"), ("--limit-units", "1"),
+        ("--split", "train"), ("--depth-ranges", "fair"), ("--seed", "1"), ("--balance",), ("--limit", "1"),
         ("--pixel", "box-centre"), ("--describer", "blip"), ("--min-area-px", "1"), ("--max-overlap", "0.7"),
         ("--min-lidar-points", "4"), ("--ambiguity", "objects"), ("--class-level", "group"),
+        ("--tasks", "yaw"), ("--limit-units", "1"),
     ],
 )  # fmt: skip
 def test_a_build_is_not_gone_on_with_by_another_option(
