@@ -1,4 +1,4 @@
-"""The sweep runner: the commands it plans, where it stops, and that it leaves nothing running."""
+"""The sweep over a grid of rewards: the commands it plans, where it stops, and that it leaves nothing running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 LAUNCH = Path(__file__).resolve().parents[1] / "launch"
 sys.path.insert(0, str(LAUNCH))
 
-from ablate import checks, parse, plan, run  # noqa: E402
+from ablation.grid import checks, parse, plan, run  # noqa: E402
 
 GRID = ["--rewards-grid", "format,acc", "format,loc,acc,logic", "--data", "train.jsonl", "--eval-data", "val.jsonl"]
 
@@ -82,7 +82,7 @@ def test_a_failing_row_stops_the_sweep(tmp_path: Path) -> None:
 def test_a_stopped_sweep_takes_its_command_with_it(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     sleeper = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    code = f"from ablate import run; import sys; run([[sys.executable, '-c', {sleeper!r}]])"
+    code = f"from ablation.grid import run; import sys; run([[sys.executable, '-c', {sleeper!r}]])"
     sweep = subprocess.Popen([sys.executable, "-c", code], cwd=LAUNCH)
     while not (pid.exists() and pid.read_text()):
         time.sleep(0.05)
