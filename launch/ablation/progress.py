@@ -23,12 +23,12 @@ class Step:
     total: int
 
 
-def tail(path: Path, size: int = TAIL_BYTES) -> str:
-    """The end of a log, empty when there is none."""
+def tail(path: Path, start: int = 0) -> str:
+    """The end of a log, nothing of it before the byte `start`; empty when there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - size))
+        file.seek(max(start, path.stat().st_size - TAIL_BYTES))
         return file.read().decode("utf-8", errors="replace")
 
 
@@ -78,6 +78,19 @@ def all_left(chains: Mapping[str, float | None], needs: Mapping[str, Sequence[st
     for name in chains:  # a unit stands after those that it needs
         ends[name] = left[name] + max((ends[need] for need in needs[name] if need in ends), default=0.0)
     return max([sum(left.values()) / parallel, *ends.values()], default=0.0)
+
+
+def longest_first(seconds: Mapping[str, float], needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """The units by the time from their beginning to the end of what waits for them, longest first.
+
+    seconds: unit -> its own, units standing after those that they need.
+    """
+    way = dict(seconds)
+    for name in reversed(list(seconds)):
+        for need in needs[name]:
+            if need in way:
+                way[need] = max(way[need], seconds[need] + way[name])
+    return sorted(way, key=lambda name: -way[name])
 
 
 def duration(seconds: float | None) -> str:

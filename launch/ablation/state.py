@@ -31,7 +31,7 @@ class Marks:
 
     def read(self, unit: Unit) -> dict[str, Mark]:
         """What was begun of a unit."""
-        path = self._path(unit)
+        path = self.path(unit)
         if not path.is_file():
             return {}
         return {stage: Mark(**told) for stage, told in json.loads(path.read_text(encoding="utf-8")).items()}
@@ -39,19 +39,25 @@ class Marks:
     def write(self, unit: Unit, stage: str, mark: Mark) -> None:
         """Replace the mark of one stage."""
         marks = self.read(unit) | {stage: mark}
-        path = self._path(unit)
+        path = self.path(unit)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         part.write_text(json.dumps({name: asdict(told) for name, told in marks.items()}, indent=1), encoding="utf-8")
         part.replace(path)
 
-    def _path(self, unit: Unit) -> Path:
+    def path(self, unit: Unit) -> Path:
+        """The file of a unit's marks."""
         return self.folder / f"{unit.name}.json"
 
 
 def is_finished(command: Command, mark: Mark | None) -> bool:
     """Whether the output of a command is there and of these very words."""
     return mark is not None and mark.finished and mark.digest == command.digest and (ROOT / command.out).exists()
+
+
+def how(command: Command, mark: Mark | None) -> str:
+    """--overwrite for what other words had begun, else --resume."""
+    return "--resume" if mark is None or mark.digest == command.digest else "--overwrite"
 
 
 def state_of(unit: Unit, marks: Marks) -> str:
@@ -77,10 +83,15 @@ def refuse_others(units: Iterable[Unit], states: dict[str, str], marks: Marks) -
     others = [unit for unit in units if states[unit.name] == OTHER]
     if not others:
         return
-    files = [ROOT / unit.result if unit.result else marks._path(unit) for unit in others]
-    shown = [path if path.is_file() else marks._path(unit) for unit, path in zip(others, files, strict=True)]
-    listed = "\n  ".join(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path) for path in shown)
+    files = [_evidence(unit, marks) for unit in others]
+    listed = "\n  ".join(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path) for path in files)
     raise StudyError(
         f"made by other commands or configs than those of now:\n  {listed}\n"
         "--overwrite makes them anew; another --results and --out keeps them"
     )
+
+
+def _evidence(unit: Unit, marks: Marks) -> Path:
+    """The file that tells what a unit was made by."""
+    result = ROOT / unit.result if unit.result else marks.path(unit)
+    return result if result.is_file() else marks.path(unit)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ablation.commands import executable, fill
 from ablation.dry_run import dry_run
-from ablation.options import parse, place_of, rows_of, study_of
-from ablation.plan import Planner, needed, plan
-from ablation.state import DONE, Marks, state_of
-from ablation.study import StudyError
+from ablation.options import parallel_of, parse, place_of, rows_of, study_of
+from ablation.overview import Screen, failure, overview
+from ablation.plan import Place, Planner, Unit, needed, plan
+from ablation.progress import longest_first
+from ablation.slurm import write_jobs
+from ablation.state import DONE, Marks, refuse_others, state_of
+from ablation.study import ROOT, Rows, Study, StudyError
+from ablation.work import Work, environment, lock
+
+POLL_S = 0.3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 def sweep(options: argparse.Namespace) -> int:
     """Plan, then print, write or run. Raises StudyError."""
     study = study_of(options)
-    all_rows, rows, _tables = rows_of(options)
+    all_rows, rows, tables = rows_of(options)
     place = place_of(options, study)
     if options.shorten > 1:
         study = replace(study, name=f"{study.name}-short{options.shorten}")
@@ -38,4 +50,68 @@ def sweep(options: argparse.Namespace) -> int:
     if options.dry_run:
         print(dry_run(units, states, left, study, options.shorten), end="")
         return 0
-    raise StudyError("only --dry-run so far")
+    if not options.overwrite:
+        refuse_others(left, states, marks)
+    for unit in left:
+        for command in unit.commands:
+            executable(command.words)  # refuses what is not set before the first begins
+    if options.machine == "slurm":
+        return write_jobs(left, table_commands(study, place, tables), place, study, marks, options.submit)
+    if left:
+        print(
+            f"{len(units) - len(left)} of {len(units)} units are done or not needed; logs: {place.run}/logs", flush=True
+        )
+    status = work_through(left, study, place, marks, parallel_of(options)) if left else 0
+    return status or make_tables(study, place, tables, all_rows, units, options.seeds)
+
+
+def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks, parallel: int) -> int:
+    """Do the units, showing how they stand; 0 when all are done, 1 when one failed, 130 when stopped."""
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, frame: stopped.append(got))
+    threads = None if shutil.which("nvidia-smi") else max(1, (os.cpu_count() or 1) // parallel)
+    work = Work(left, place, parallel, marks, threads, _order(left, study), (lock(ROOT / place.run),))
+    screen = Screen()
+    try:
+        while not work.over and not stopped:
+            events = work.advance()
+            screen.show(events, overview(work, study))
+            time.sleep(POLL_S)
+    finally:
+        work.stop()
+    for name in work.failed:
+        print("\n".join(failure(work, name)), flush=True)
+    if stopped:
+        print("stopped; the same line goes on from here", flush=True)
+        return 130
+    return 1 if work.failed else 0
+
+
+def _order(units: Sequence[Unit], study: Study) -> list[str]:
+    seconds = {unit.name: sum(_estimated(study, command.stage) for command in unit.commands) for unit in units}
+    return longest_first(seconds, {unit.name: unit.needs for unit in units})
+
+
+def _estimated(study: Study, stage: str) -> float:
+    return study.estimates[stage].seconds if stage in study.estimates else 0.0
+
+
+def table_commands(study: Study, place: Place, tables: Sequence[str]) -> dict[str, list[str]]:
+    """Table -> the command that makes it."""
+    values = {"study": study.name, "model": study.model, **vars(place)}
+    return {table: fill(study.table, values | {"table": table}) for table in tables}
+
+
+def make_tables(
+    study: Study, place: Place, tables: Sequence[str], rows: Rows, units: Sequence[Unit], seeds: Sequence[int]
+) -> int:
+    """Make each table whose rows are all done, for all seeds; says which rows another one lacks."""
+    done = {unit.name for unit in units if unit.result is not None}  # left is empty: all that were asked for are done
+    for table, words in table_commands(study, place, tables).items():
+        lacking = [f"{name}-{seed}" for seed in seeds for name in rows.tables[table] if f"{name}-{seed}" not in done]
+        if lacking:
+            print(f"table {table} is not made: --rows leaves out {', '.join(lacking)}", flush=True)
+        elif status := subprocess.run(executable(words), cwd=ROOT, env=environment(None)).returncode:
+            return status
+    return 0
