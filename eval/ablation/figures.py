@@ -19,16 +19,18 @@ from eval.ablation.rows import Rows, RowSpec
 from eval.intervals import bootstrap_intervals
 from eval.metrics import Difference
 
-SCORE = "score"
 Column = tuple[str, str]
+# The column of the overall score; those of tasks are (part, task).
+SCORE: Column = ("", "score")
 BOOTSTRAP_SEED = 0
-# Kept values are rounded: closer ones are the same.
-KEPT_TO = 1e-4
+# Kept floors are rounded to four decimals, so that a score on its floor may seem a little below it.
+FLOOR_SLACK = 1e-4
+NO_GAP = 1e-9
 
 
 @dataclass(frozen=True)
 class ModeFigures:
-    """A row under one way of decoding. values: `score` and every column -> mean over seeds with its interval.
+    """A row under one way of decoding. values: SCORE and every column -> mean over seeds with its interval.
 
     seed_scores: seed -> overall score. well_formed, valid, loc: means over tasks and seeds; loc None where no boxes
     are asked for.
@@ -36,7 +38,7 @@ class ModeFigures:
 
     temperature: float
     samples: int
-    values: dict[str | Column, Difference]
+    values: dict[Column, Difference]
     seed_scores: dict[int, float]
     well_formed: float
     valid: float
@@ -67,14 +69,14 @@ class RowDifference:
     row: str
     against: str
     mode: str
-    values: dict[str | Column, Difference]
+    values: dict[Column, Difference]
     seed_gaps: dict[int, float]
 
     @property
     def agreement(self) -> str:
         """Whether the seeds agree in the sign of the overall difference."""
         gaps = self.seed_gaps.values()
-        up, down = sum(gap > KEPT_TO for gap in gaps), sum(gap < -KEPT_TO for gap in gaps)
+        up, down = sum(gap > NO_GAP for gap in gaps), sum(gap < -NO_GAP for gap in gaps)
         if len(gaps) < 2:
             return "one seed"
         if max(up, down) == len(gaps):
@@ -89,7 +91,10 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class Table:
-    """Everything that a table tells. columns: (part, task), those of the main part first. seeds: those due."""
+    """Everything that a table tells. columns: (part, task), those of the main part first. seeds: those due.
+
+    other_titles: of the rows that are compared with and not in the table.
+    """
 
     number: int
     title: str
@@ -101,19 +106,20 @@ class Table:
     differences: tuple[RowDifference, ...]
     floors: dict[str, dict[str, dict[str, float]]]
     units: dict[Column, int]
+    other_titles: dict[str, str]
 
-    def floor(self, column: str | Column, name: str) -> float | None:
-        """A floor of a column or of the `score`; None where there is no such floor."""
+    def floor(self, column: Column, name: str) -> float | None:
+        """A floor of a column or of the SCORE; None where there is no such floor."""
         if column == SCORE:
             found = [self.floor(item, name) for item in self.columns if item[0] == self.main_part]
             known = [value for value in found if value is not None]
             return fmean(known) if len(known) == len(found) else None
         return self.floors[column[0]][column[1]].get(name)
 
-    def below(self, column: str | Column, value: float) -> bool:
+    def below(self, column: Column, value: float) -> bool:
         """Whether a value lies below the honest floor of a task's column."""
         floor = self.floor(column, "honest")
-        return column != SCORE and floor is not None and value < floor - KEPT_TO
+        return column != SCORE and floor is not None and value < floor - FLOOR_SLACK
 
 
 def make_table(
@@ -141,6 +147,7 @@ def make_table(
         ),
         floors=questions.floors,
         units={(group.part, group.task): len(group.names) for group in questions.units},
+        other_titles={other: specs.rows[other].title for _, other in pairs if other not in spec.rows},
     )
 
 
@@ -205,12 +212,12 @@ def overall(questions: TestQuestions, values_U: np.ndarray) -> float:
     return float(np.mean(found))
 
 
-def means(questions: TestQuestions, values_U: np.ndarray, lowest: float) -> dict[str | Column, Difference]:
-    """`score` and every column -> mean over units, its interval and how many units.
+def means(questions: TestQuestions, values_U: np.ndarray, lowest: float) -> dict[Column, Difference]:
+    """SCORE and every column -> mean over units, its interval and how many units.
 
     values_U: one value a unit, from `lowest` (-1 for differences) to 1.
     """
-    found: dict[str | Column, Difference] = {}
+    found: dict[Column, Difference] = {}
     for part in questions.parts:
         tasks = [group.task for group in questions.units if group.part == part]
         sums_NT, counts_NT = image_sums(questions, values_U, part)
