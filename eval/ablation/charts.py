@@ -11,14 +11,14 @@ import numpy as np
 from eval.ablation.curves import Curve
 from eval.ablation.drawing import INK, LINE, SOFT, Dot, Drawing, Label, Path, Rectangle, Shape, moved
 from eval.ablation.figures import SCORE, Table
-from eval.ablation.words import title_of, titled
+from eval.ablation.words import seeds_told, title_of
 from eval.metrics import Difference
 
 WIDTH = 1120.0
-NAMES_WIDTH = 250.0
+NAMES_WIDTH = 230.0
 _ROW_HEIGHT, _BAR, _HEAD, _FOOT = 50.0, 13.0, 12.0, 34.0
 PANEL_WIDTH, PANEL_HEIGHT, PANEL_SPACE, PANELS_ACROSS = 265.0, 190.0, 20.0, 4
-_INNER = (40.0, 30.0, 257.0, 164.0)
+_INNER = (40.0, 30.0, 252.0, 164.0)
 STEPS_OF_AXIS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
@@ -71,7 +71,8 @@ def scores_chart(table: Table, colours: Mapping[str, str]) -> Drawing:
         shapes.append(Path(((x, _HEAD), (x, bottom)), SOFT, 1.4, dashed=True))
     for place, row in enumerate(table.rows):
         y = _HEAD + _ROW_HEIGHT * place + 8
-        shapes.append(Label(titled(table, row), (NAMES_WIDTH - 12, y + 21), "end", 13, INK, bold=True))
+        shapes.append(Label(row.spec.title, (NAMES_WIDTH - 12, y + 19), "end", 13, INK, bold=True))
+        shapes.append(Label(seeds_told(table, row), (NAMES_WIDTH - 12, y + 34), "end", 11, SOFT))
         for number, (mode, item) in enumerate(row.modes.items()):
             tops_at = y + number * (_BAR + 4)
             shapes += _bar(axis, item.values[SCORE], list(item.seed_scores.values()), tops_at, colours[row.name], mode)
@@ -87,10 +88,10 @@ def differences_chart(table: Table, colours: Mapping[str, str], mode: str) -> Dr
     reach = [abs(end) for item in items for end in _ends(item.values[SCORE])]
     reach += [abs(gap) for item in items for gap in item.seed_gaps.values()]
     far = math.ceil(100 * max([*reach, 0.02]) / 2) * 2 / 100
-    names_width = 390.0
-    axis = Axis(-far, far, names_width, WIDTH - 150)
+    names_width = 360.0
+    axis = Axis(-far, far, names_width, WIDTH - 260)
     bottom = _HEAD + 30.0 * len(items)
-    shapes = _grid(axis, bottom, [f"{100 * tick:+.0f}" if tick else "0" for tick in axis.ticks()], axis.ticks())
+    shapes = _grid(axis, bottom, [f"{100 * tick:+.0f}" if tick else "0" for tick in axis.ticks(8)], axis.ticks(8))
     shapes.append(Path(((axis.at(0), _HEAD), (axis.at(0), bottom)), INK, 1.4))
     for place, item in enumerate(items):
         y, value = _HEAD + 30.0 * place + 16, item.values[SCORE]
@@ -102,7 +103,7 @@ def differences_chart(table: Table, colours: Mapping[str, str], mode: str) -> Dr
             Path(((axis.at(low), y), (axis.at(high), y)), colour, 3, 0.6),
             *(Dot((axis.at(gap), y), 3, colour, hollow=True) for gap in item.seed_gaps.values()),
             Dot((axis.at(value.difference), y), 6, colour),
-            Label(f"{100 * value.difference:+.1f}  {item.agreement}", (WIDTH - 140, y + 4), "start", 12, SOFT),
+            Label(f"{100 * value.difference:+.1f}  {item.agreement}", (WIDTH - 235, y + 4), "start", 12, SOFT),
         ]
     return Drawing(WIDTH, bottom + _FOOT, tuple(shapes))
 
@@ -112,7 +113,7 @@ def legend(names: Mapping[str, str], colours: Mapping[str, str]) -> Drawing:
     shapes: list[Shape] = []
     x, y = 0.0, 14.0
     for row, title in names.items():
-        wide = 34 + 8.0 * len(title)
+        wide = 44 + 7.0 * len(title)
         if x + wide > WIDTH:
             x, y = 0.0, y + 20
         line = Path(((x, y - 4), (x + 16, y - 4)), colours[row], 3)

@@ -56,7 +56,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Label:
-    """A text whose baseline starts, has its middle or ends (`anchor`) at a point."""
+    """A text whose baseline starts, has its middle or ends (`anchor`) at a point; white around it hides lines."""
 
     words: str
     at: Point
@@ -170,7 +170,9 @@ def _paint_words(draw: ImageDraw, label: Label, factor: int) -> None:
     font = ImageFont.load_default(size=label.size * factor)
     at, words = (label.at[0] * factor, label.at[1] * factor), label.words.translate(_IN_ASCII)
     thick = factor / 5 if label.bold else 0
-    draw.text(at, words, fill=label.colour, font=font, anchor=_ANCHORS[label.anchor], stroke_width=thick)
+    anchor = _ANCHORS[label.anchor]
+    draw.text(at, words, fill=WHITE, font=font, anchor=anchor, stroke_width=1.5 * factor)
+    draw.text(at, words, fill=label.colour, font=font, anchor=anchor, stroke_width=thick)
 
 
 def stacked(drawings: Sequence[Drawing], space: float = 16.0) -> Drawing:

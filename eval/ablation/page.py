@@ -11,7 +11,7 @@ from markupsafe import Markup
 from data_gen.pages import TASK_TITLES, page_template
 from eval.ablation.charts import Lines, differences_chart, legend, panels, scores_chart
 from eval.ablation.drawing import Drawing, stacked, to_svg
-from eval.ablation.figures import SCORE, Table
+from eval.ablation.figures import SCORE, RowDifference, Table
 from eval.ablation.records import MODES, RowResult, TestQuestions
 from eval.ablation.shown import results_shown, shown_questions
 from eval.ablation.table_files import cost_rows
@@ -124,6 +124,7 @@ def render(
         floor_lines=FLOOR_LINES,
         floor_cells=floor_cells,
         cost_rows=cost_rows(table),
+        pairs=pairs_of(table),
         separable=separable,
         signed=signed,
         signed_interval=signed_interval,
@@ -136,6 +137,14 @@ def render(
         pictures=any(item.picture.uri for item in shown),
         status=status,
     )
+
+
+def pairs_of(table: Table) -> list[tuple[tuple[str, str], list[RowDifference]]]:
+    """(row, row it is compared with) and the differences of the two, in order."""
+    pairs: dict[tuple[str, str], list[RowDifference]] = {}
+    for item in table.differences:
+        pairs.setdefault((item.row, item.against), []).append(item)
+    return list(pairs.items())
 
 
 def _kept(row: str, results: Results) -> set[str]:
