@@ -23,6 +23,16 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--teacher", choices=TEACHERS, help="who writes (default: oracle; with --writer: servers)")
     parser.add_argument("--seed", type=int, default=0, help="chooses wordings, what --limit keeps, and the examples")
     parser.add_argument("--limit", type=positive, help="at most so many questions, pairs kept whole")
+    parser.add_argument("--balance-tasks", action="store_true", help="with --limit: as many questions of every task")
+    parser.add_argument(
+        "--erring-share",
+        type=_share,
+        default=0.0,
+        metavar="S",
+        help="of the oracle's traces, from 0 to 1: so many reason to a wrong answer from a misread picture, before the "
+        "true boxes and answer, as those of a large model that was told the answer. They are kept although they "
+        "contradict it; the field `erring` holds what they lead to",
+    )
     parser.add_argument("--tasks", help=f"some of {','.join(TASKS)}, separated by commas (default: all)")
     parser.add_argument(
         "--max-words", type=positive, help=f"longest trace in words (default: {MAX_WORDS} of the oracle, else none)"
@@ -38,7 +48,20 @@ def teacher_of(arguments: argparse.Namespace) -> str:
     servers = arguments.writer or arguments.reasoner
     if arguments.teacher == "oracle" and servers:
         raise UsageError("--teacher oracle needs no --reasoner and no --writer; leave them out, or say servers")
+    if arguments.erring_share and (servers or arguments.teacher == "servers"):
+        raise UsageError("--erring-share is for the oracle; teachers behind servers err by themselves")
     return arguments.teacher or ("servers" if servers else "oracle")
+
+
+def _share(text: str) -> float:
+    """A number from 0 to 1, for the `type` of an option."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"a number from 0 to 1 is needed, got {text!r}")
+    return share
 
 
 def _add_server_options(group: argparse._ArgumentGroup) -> None:

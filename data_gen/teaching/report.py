@@ -32,8 +32,8 @@ RUN_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 SHOWN, SHOWN_DROPPED = 20, 8
 # What is told of a run's settings, where it has them.
 TOLD_SETTINGS = (
-    "data", "tasks", "limit", "seed", "blind", "samples", "attempts", "k", "temperature", "max_words", "max_tokens",
-    "tokenizer",
+    "data", "tasks", "limit", "balance_tasks", "seed", "erring_share", "blind", "samples", "attempts", "k",
+    "temperature", "max_words", "max_tokens", "tokenizer",
 )  # fmt: skip
 
 
@@ -132,6 +132,8 @@ def told(label: str, summary: RunSummary) -> str:
     total = ["all", str(summary.questions), str(summary.kept), percent(summary.kept / summary.questions), "", "", ""]
     reasons = sum((Counter(figures.dropped) for figures in summary.tasks.values()), Counter[str]())
     lines = [f"{label}: {summary.teacher}", *aligned([head, *rows, total])]
+    if erring := sum(figures.erring for figures in summary.tasks.values()):
+        lines.append(f"of the kept ones {erring} reason to a wrong answer on purpose")
     if reasons:
         lines.append("dropped: " + ", ".join(f"{count} {in_words(reason)}" for reason, count in reasons.most_common()))
     if summary.stages:

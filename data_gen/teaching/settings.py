@@ -38,6 +38,7 @@ class TeachingSettings:
     max_tokens: int
     max_words: int | None
     tokenizer: str | None
+    balance_tasks: bool = False
 
     @property
     def words(self) -> int:
@@ -53,7 +54,7 @@ class TeachingSettings:
             "write": ("writer_model", "blind", "samples", "temperature", "words"),
             "verify": ("writer_model", "attempts", "temperature", "max_tokens", "max_words", "tokenizer"),
         }[stage]
-        common = ("data", "data_sha256", "seed", "tasks", "limit")
+        common = ("data", "data_sha256", "seed", "tasks", "limit", *(["balance_tasks"] if self.balance_tasks else []))
         return {"prompts": prompts_digest()} | {name: getattr(self, name) for name in (*common, *names)}
 
     def budget(self) -> TraceBudget:

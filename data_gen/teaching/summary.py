@@ -16,6 +16,7 @@ import msgspec
 from data_gen.command_line import UsageError
 from data_gen.files import write_json
 from data_gen.oracle import ENDINGS, ending_of
+from data_gen.oracle_misread import ERRING
 from data_gen.records import Question, Trace, read_records, trace_from_row
 from data_gen.teaching.costs import StageFigures, per_minute, stage_figures
 from data_gen.teaching.records import (
@@ -69,7 +70,8 @@ class TaskFigures:
     dropped: reasons of the other drafts that did not become a kept trace; first_dropped: against first drafts. All that
     follows is about kept traces. kept_after: by how often they were written. words, tokens: histograms of their
     lengths, such as {"1-10": 3}, tokens where they were counted. holds_answer, ends_with_answer: shares that do so
-    literally. endings: how the oracle meant them to end, of other teachers empty.
+    literally. endings: how the oracle meant them to end, of other teachers empty. erring: those that reason to a wrong
+    answer on purpose.
     """
 
     questions: int
@@ -89,6 +91,7 @@ class TaskFigures:
     holds_answer: float | None
     ends_with_answer: float | None
     endings: dict[str, int] = field(default_factory=dict)
+    erring: int = 0
 
     @property
     def kept_share(self) -> float:
@@ -213,7 +216,7 @@ class _Tally:
         self.fates: Counter[str] = Counter()
         self.kept_after: Counter[int] = Counter()
         self.endings: Counter[str] = Counter()
-        self.holds = self.ends = 0
+        self.holds = self.ends = self.erring = 0
         self.words: list[int] = []
         self.tokens: list[int] = []
 
@@ -233,6 +236,7 @@ class _Tally:
         self.kept += 1
         self.holds += holds_answer(trace.question, trace.reasoning)
         self.ends += ends_with_answer(trace.question, trace.reasoning)
+        self.erring += ERRING in trace.question.extra
         self.words.append(len(trace.reasoning.split()))
         if count_tokens:
             self.tokens.append(count_tokens(trace.reasoning))
@@ -254,6 +258,7 @@ class _Tally:
             self.holds / self.kept if self.kept else None,
             self.ends / self.kept if self.kept else None,
             {name: self.endings[name] for name in ENDINGS} if self.endings else {},
+            self.erring,
         )
 
 
