@@ -36,8 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.out.suffix.lower() != ".html":
             raise UsageError(f"--out names the page, a file that ends in .html, got {options.out}")
-        if options.images and not options.images.is_dir():
-            raise UsageError(f"--images: no folder {options.images}")
         table, questions, results = read_table(options.table, options.results, options.rows, options.seeds)
         written = write_files(table, questions, results, options.out, options.images)
     except (UsageError, RecordError) as error:
@@ -84,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", required=True, type=Path, help="Folder of the results, results/STUDY.")
     parser.add_argument("--rows", type=Path, default=ROWS_FILE, help="By default configs/ablation/rows.yaml.")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="Seeds due (default: 0 1 2).")
-    parser.add_argument("--images", type=Path, help="Folder of the test images; without it outputs have no pictures.")
+    parser.add_argument("--images", type=Path, help="Folder of the test images; where none is, no pictures.")
     parser.add_argument("--out", required=True, type=Path, help="The page, a file that ends in .html.")
     return parser
 

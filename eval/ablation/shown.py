@@ -38,7 +38,7 @@ class ShownQuestion:
 def shown_questions(
     questions: TestQuestions, results: Mapping[str, RowResult], images: Path | None
 ) -> list[ShownQuestion]:
-    """The kept questions with the answers of some rows. results: row -> the seed shown. images: folder of images."""
+    """The kept questions with the answers of some rows. results: row -> the seed shown. images: folder, if any."""
     shown = []
     for place, row in enumerate(questions.shown):
         question = question_from_row(row)
