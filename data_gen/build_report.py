@@ -142,8 +142,8 @@ def _funnel(stages: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def _paper_share(split: str) -> str:
-    """Share of the images that the paper kept."""
-    rows = [row for name, row in PAPER_YIELD.items() if split in ("all", name)]
+    """Share of the images that the paper kept, of both splits where it has no such one."""
+    rows = [PAPER_YIELD[split]] if split in PAPER_YIELD else list(PAPER_YIELD.values())
     return f"{percent(sum(row['images_kept'] for row in rows) / sum(row['images'] for row in rows))} %"
 
 

@@ -175,6 +175,20 @@ def test_balance_takes_as_many_single_images_as_pairs(synthetic: Path, tmp_path:
     assert whole["yaw"] != whole["distance"]
 
 
+def test_a_third_split_is_built_where_there_is_one(
+    synthetic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_world(tmp_path / "world", WorldSpec(2, 2, test_scenes=1, depths_m=(7.0, 28.0)))
+    options = ("--version", "v1.0-synthetic", "--describer", "truth", "--split", "test")
+    build(tmp_path / "world", tmp_path / "out", *options)
+    scenes = read_scenes(tmp_path / "out" / "scenes.jsonl")
+    assert {(scene.scene, scene.split) for scene in scenes} == {("synthetic-0002", "test")}
+    told = fails(capsys, "--nuscenes", str(synthetic), "--out", str(tmp_path / "no"), *options)
+    assert "splits there: train" in told
+    public = fails(capsys, "--from-metadata", str(tmp_path), "--out", str(tmp_path / "no"), "--split", "test")
+    assert "leave out --split test" in public
+
+
 def test_some_tasks_are_those_of_the_whole_build(
     synthetic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
