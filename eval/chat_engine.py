@@ -15,6 +15,7 @@ from PIL import Image
 from data_gen.chat import ChatClient, Message
 from data_gen.images import open_rgb
 from data_gen.in_order import map_as_completed
+from eval.decoding import draw_seed
 from eval.engines import Reply, Request, by_image
 from rewards.boxes import Size
 
@@ -24,11 +25,17 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
 
 @dataclass(frozen=True)
 class ChatEngine:
-    """Greedy decoding by a server, which has its own pixel budget and chat template."""
+    """Decoding by a server, which has its own pixel budget and chat template.
+
+    temperature: 0 is greedy; else every request has a seed of its own, which follows from `seed`. A server's own top_k
+    stays in force, as the API has no such setting.
+    """
 
     client: ChatClient
     max_new_tokens: int = 512
     concurrency: int = 16
+    temperature: float = 0.0
+    seed: int = 0
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """Replies question by question, image by image, for servers that keep a prefix.
@@ -44,7 +51,9 @@ class ChatEngine:
 
     def _ask(self, request: Request) -> Reply:
         # Images are encoded here, in the thread that sends them: never more in memory than questions in flight.
-        reply = self.client.ask(request.id, [message_of(request)], temperature=0, max_tokens=self.max_new_tokens)
+        how = {"temperature": self.temperature, "top_p": 1, "seed": draw_seed(self.seed, request.id)}
+        settings = how if self.temperature else {"temperature": 0}
+        reply = self.client.ask(request.id, [message_of(request)], **settings, max_tokens=self.max_new_tokens)
         return Reply(request.id, reply.text, reply.tokens)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_gen.command_line import UsageError
+from eval.decoding import Decoding
 from eval.engines import Engine, RandomEngine, SkippingEngine
 from eval.hf_engine import HfEngine
 from eval.replay import open_replayed
-from eval.runner import PREDICTIONS_FILE, checkpoint_digest
+from eval.runner import PREDICTIONS_FILE, RUN_FILE, checkpoint_digest, read_facts
 from rewards.boxes import CoordinateFrame
 
 DEFAULT_STYLE = "located"
@@ -47,11 +48,21 @@ class EngineOptions:
     timeout_s: int = 120
     tensor_parallel: int = 1
     data_parallel: int = 1
+    temperature: float = 0.0
+    samples: int = 1
+
+    @property
+    def decoding(self) -> Decoding:
+        """How a model's answers are decoded."""
+        return Decoding(self.temperature, self.samples)
 
 
 @dataclass(frozen=True)
 class ChosenEngine:
-    """An engine, the frame and style its outputs are in, and the model's name; `identity` tells two engines apart."""
+    """An engine, the frame and style its outputs are in, and the model's name; `identity` tells two engines apart.
+
+    decoding: None of a guesser, and of stored outputs where nothing tells it.
+    """
 
     engine: Engine
     kind: str
@@ -61,6 +72,7 @@ class ChosenEngine:
     label: str
     identity: dict[str, str]
     tiny: bool = False
+    decoding: Decoding | None = None
 
 
 def engine_kind(options: EngineOptions) -> str:
@@ -77,6 +89,8 @@ def engine_kind(options: EngineOptions) -> str:
     for name in NEEDS.get(kind, ()):
         if not getattr(options, name):
             raise UsageError(f"the engine {kind} needs --{name.replace('_', '-')} {MEANING[name]}")
+    if kind in BLIND and options.decoding != Decoding():
+        raise UsageError(f"--temperature and --samples are for a model; leave them out with the engine {kind}")
     return kind
 
 
@@ -118,13 +132,16 @@ def _open_hf(options: EngineOptions) -> ChosenEngine:
         raise UsageError(f"the checkpoint {name} cannot be loaded: {error}") from error
     model = f"{name} {checkpoint_digest(resolve_name(name))}"
     return ChosenEngine(
-        engine=HfEngine(loaded, options.max_new_tokens, options.batch_size),
+        engine=HfEngine(
+            loaded, options.max_new_tokens, options.batch_size, temperature=options.temperature, seed=options.seed
+        ),
         kind="hf",
         frame=loaded.frame,
         style=options.prompt_style or DEFAULT_STYLE,
         model=name,
         label=default_label(options),
         identity={"model": model, "decoding": _decoding(options)},
+        decoding=options.decoding,
         tiny=loaded.tiny,
     )
 
@@ -141,13 +158,14 @@ def _open_openai(options: EngineOptions) -> ChosenEngine:
         print(f"openai: coordinates of {name} are read as pixels of the original image; --frame says otherwise",
               file=sys.stderr)  # fmt: skip
     return ChosenEngine(
-        engine=ChatEngine(client, options.max_new_tokens, options.concurrency),
+        engine=ChatEngine(client, options.max_new_tokens, options.concurrency, options.temperature, options.seed),
         kind="openai",
         frame=_frame(options, CoordinateFrame()),
         style=options.prompt_style or DEFAULT_STYLE,
         model=name,
         label=default_label(options),
         identity={"model": f"{name}, served", "decoding": _decoding(options)},
+        decoding=options.decoding,
     )
 
 
@@ -157,14 +175,15 @@ def _open_vllm(options: EngineOptions) -> ChosenEngine:
     from training.model import resolve_name
 
     require_vllm()
-    name, longest = str(options.ckpt), options.max_new_tokens
+    name, longest, draws = str(options.ckpt), options.max_new_tokens, (options.temperature, options.seed)
     path = resolve_name(name)
     processor, frame, tiny = read_checkpoint(path, options.frame, options.max_pixels)
     engine: Engine
     if options.data_parallel > 1:
-        engine = ParallelVllm(path, processor, frame, longest, options.tensor_parallel, options.data_parallel)
+        gpus = options.tensor_parallel, options.data_parallel
+        engine = ParallelVllm(path, processor, frame, longest, *gpus, *draws)
     else:
-        engine = VllmEngine(load_vllm(path, options.tensor_parallel), processor, frame, longest)
+        engine = VllmEngine(load_vllm(path, options.tensor_parallel), processor, frame, longest, *draws)
     return ChosenEngine(
         engine=engine,
         kind="vllm",
@@ -173,6 +192,7 @@ def _open_vllm(options: EngineOptions) -> ChosenEngine:
         model=name,
         label=default_label(options),
         identity={"model": f"{name} {checkpoint_digest(path)}", "decoding": _decoding(options)},
+        decoding=options.decoding,
         tiny=tiny,
     )
 
@@ -191,22 +211,36 @@ def _open_random(options: EngineOptions) -> ChosenEngine:
 
 def _open_replay(options: EngineOptions) -> ChosenEngine:
     """Stored outputs are in the frame and style of their run, which its folder tells; elsewhere in original pixels."""
-    replayed = open_replayed(Path(str(options.replay)))
+    path = Path(str(options.replay))
+    _check_one_sample(path if path.is_dir() else path.parent)
+    replayed = open_replayed(path)
     facts = replayed.facts
     return ChosenEngine(
         engine=replayed.engine,
         kind="replay",
         frame=_frame(options, facts.frame if facts else CoordinateFrame()),
         style=options.prompt_style or replayed.style or DEFAULT_STYLE,
-        model=facts.model if facts else f"{Path(str(options.replay)).name} ({replayed.format} outputs)",
+        model=facts.model if facts else f"{path.name} ({replayed.format} outputs)",
         label=default_label(options),
         identity={"model": f"outputs {replayed.digest}"},
         tiny=facts.tiny if facts else False,
+        decoding=facts.decoding if facts else None,
     )
 
 
+def _check_one_sample(folder: Path) -> None:
+    """Raise UsageError for a run with several samples of every question: a replay has one output for each."""
+    if not (folder / RUN_FILE).is_file():
+        return
+    decoding = read_facts(folder).decoding
+    if decoding and decoding.samples > 1:
+        raise UsageError(f"{folder} has {decoding.samples} samples of every question, and a replay takes one of each; "
+                         "score that run again in its own folder, with its own options and --resume")  # fmt: skip
+
+
 def _decoding(options: EngineOptions) -> str:
-    return f"greedy, at most {options.max_new_tokens} tokens"
+    limit = f"at most {options.max_new_tokens} tokens"
+    return f"{options.decoding}, seed {options.seed}, {limit}" if options.temperature else f"greedy, {limit}"
 
 
 def _frame(options: EngineOptions, default: CoordinateFrame) -> CoordinateFrame:

@@ -43,6 +43,7 @@ from eval.session import (
     check_engine,
     check_replayed,
     checks_images,
+    greedy_only,
     open_session,
     option,
 )
@@ -70,6 +71,7 @@ class CyclingConfig(EvalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        greedy_only(self, "CyclingVQA")
         if (self.judge is None) != (self.judge_model is None):
             raise UsageError("--judge URL and --judge-model NAME go together")
 

@@ -17,7 +17,7 @@ from eval.drivemllm_summary import PUBLISHED_PROMPTS
 from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine
 from eval.runner import CONFIG_FILE, RUN_FILE, read_facts
-from eval.session import EvalConfig, Session, open_session, option
+from eval.session import EvalConfig, Session, greedy_only, open_session, option
 
 BUILD_COMMAND = "python data_gen/build_drivemllm.py --nuscenes DIR --out data/drivemllm"
 DEFAULT_SHOTS = 1
@@ -39,6 +39,7 @@ class DriveMLLMConfig(EvalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        greedy_only(self, "DriveMLLM")
         if self.prompt_style is not None:
             raise UsageError("--prompt-style is for SURDS: DriveMLLM has a prompt of its own; choose --shots 0, 1 or 5")
 

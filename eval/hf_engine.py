@@ -1,4 +1,4 @@
-"""The engine `hf`: greedy decoding with transformers; questions about the same images share the encoding of these."""
+"""The engine `hf`: transformers, greedy or sampled; questions about the same images share the encoding of these."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eval.decoding import draw_seed
 from eval.engines import Reply, Request, by_image, open_shown, windows
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from training.model import LoadedModel
 
-# A checkpoint's own sampling settings would make greedy decoding warn, or no longer greedy.
+# A checkpoint's own sampling settings would make greedy decoding warn, or no longer greedy. Samples are drawn by
+# `DrawTokens` inside of it, which none of these settings reach.
 GREEDY: dict[str, Any] = {
     "do_sample": False, "temperature": None, "top_p": None, "top_k": None, "repetition_penalty": 1.0
 }  # fmt: skip
@@ -24,16 +26,19 @@ GREEDY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class HfEngine:
-    """Greedy decoding in batches. Both ways give the same tokens, up to rounding.
+    """Decoding in batches. Both ways give the same tokens, up to rounding, however the batches are cut.
 
-    share_images: encode the images of a group of questions once, and only the texts question by question. Only for
-    models that `training.prefill` knows; others encode every question whole, in batches of similar length.
+    share_images: encode the images of a group of questions once, and only the texts question by question, each once
+    for all of its samples. Only for models that `training.prefill` knows; others encode every request whole, in batches
+    of similar length. temperature: 0 is greedy. seed: of the draws.
     """
 
     loaded: LoadedModel
     max_new_tokens: int = 512
     batch_size: int = 8
     share_images: bool = True
+    temperature: float = 0.0
+    seed: int = 0
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """Replies batch by batch. Raises RecordError for an image that cannot be read or has another size."""
@@ -58,9 +63,7 @@ class HfEngine:
         texts = [chat_text(self.loaded.processor, request) for request in batch]
         inputs = _processed(self.loaded, texts, images)
         with torch.inference_mode():
-            sequences = self.loaded.model.generate(  # type: ignore[operator]
-                **inputs, max_new_tokens=self.max_new_tokens, **GREEDY
-            )
+            sequences = self.loaded.model.generate(**inputs, **self._settings(batch))  # type: ignore[operator]
         return self._read(batch, sequences[:, inputs["input_ids"].shape[1] :].tolist())
 
     def _shared(self, batch: Sequence[Request], images: Sequence[Sequence[Image]]) -> list[Reply]:
@@ -76,9 +79,21 @@ class HfEngine:
         place = {head: index for index, head in enumerate(shown)}
         rows = [Continuation(place[head], tuple(ids)) for head, ids in zip(heads, tails, strict=True)]
         prefixes = Prefixes(**{field.name: inputs[field.name] for field in fields(Prefixes)})
-        settings = {"max_new_tokens": self.max_new_tokens, **GREEDY}
-        new = generate_from(self.loaded.model, prefixes, rows, tokenizer.pad_token_id, **settings)
+        new = generate_from(self.loaded.model, prefixes, rows, tokenizer.pad_token_id, **self._settings(batch))
         return self._read(batch, new.tolist())
+
+    def _settings(self, batch: Sequence[Request]) -> dict[str, Any]:
+        """What `generate` is told."""
+        settings = {"max_new_tokens": self.max_new_tokens, **GREEDY}
+        if not self.temperature:
+            return settings
+        from transformers import LogitsProcessorList
+
+        from eval.sampling import DrawTokens
+
+        seeds = [draw_seed(self.seed, request.id) for request in batch]
+        draw = DrawTokens(seeds, self.max_new_tokens, self.temperature)
+        return {**settings, "logits_processor": LogitsProcessorList([draw])}
 
     def _read(self, batch: Sequence[Request], new: Sequence[Sequence[int]]) -> list[Reply]:
         """Replies with special tokens kept, for the parser to judge, and their numbers of tokens."""

@@ -30,7 +30,10 @@ TAGS_OF_STYLE = {"located": LOCATED_TAGS, "reasoning": ("think", "answer"), "dir
 
 @dataclass(frozen=True)
 class Outcome:
-    """One question with what a model made of it. loc: share of its objects with IoU > 0.5, None where no box is due."""
+    """One question with what a model made of it. loc: share of its objects with IoU > 0.5, None where no box is due.
+
+    sample: which of several answers to the question this is.
+    """
 
     question: Question
     output: str
@@ -38,11 +41,15 @@ class Outcome:
     response: Response
     grades: dict[str, Grade]
     loc: float | None
+    sample: int = 0
 
 
 @dataclass(frozen=True)
 class TaskFigures:
-    """The figures of one task under one scoring; `reasons` counts why answers got less than full marks."""
+    """The figures of one task under one scoring, means over the samples.
+
+    reasons: why answers got less than full marks, and how many of a sample's do.
+    """
 
     score: float
     units: int
@@ -53,7 +60,7 @@ class TaskFigures:
     floors: dict[str, float]
     well_formed: float
     loc: float | None
-    reasons: dict[str, int]
+    reasons: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,9 @@ class Difference:
     units: int
 
 
-def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame, style: str) -> Outcome:
+def assess(
+    question: Question, output: str, tokens: int, frame: CoordinateFrame, style: str, sample: int = 0
+) -> Outcome:
     """Parse and grade one output under every scoring. `frame`: the coordinates that it is written in."""
     truth = question.truth
     response = parse(output, frame.size(question.image_size), TAGS_OF_STYLE[style])
@@ -109,6 +118,7 @@ def assess(question: Question, output: str, tokens: int, frame: CoordinateFrame,
             "official": grade_text(output, truth, frame, "official"),
         },
         loc=_loc(question, response, frame) if style == "located" else None,
+        sample=sample,
     )
 
 
@@ -131,10 +141,16 @@ def floors_of(questions: Sequence[Question], seed: int = 0) -> Floors:
 
 
 def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: int = 0) -> Figures:
-    """The figures of a run; `floors` are those of its questions, `seed` draws the bootstrap samples."""
-    units = units_of([outcome.question for outcome in outcomes])
-    scores = {outcome.question.id: outcome.grades[scoring].score for outcome in outcomes}
-    sums = sum_by_image(units, mean_unit_scores(units, [scores]))
+    """The figures of a run; `floors` are those of its questions, `seed` draws the bootstrap samples.
+
+    outcomes: of every question as many as there are samples. Intervals are over images, on the means of the samples.
+    """
+    samples: dict[int, list[Outcome]] = {}
+    for outcome in outcomes:
+        samples.setdefault(outcome.sample, []).append(outcome)
+    scores_K = [{item.question.id: item.grades[scoring].score for item in sample} for sample in samples.values()]
+    units = units_of([outcome.question for outcome in samples[0]])
+    sums = sum_by_image(units, mean_unit_scores(units, scores_K))
     per_task, overall = bootstrap_intervals(sums.sums, sums.counts, seed)
     rows: dict[str, list[Outcome]] = {task: [] for task in sums.tasks}
     for outcome in outcomes:
@@ -151,9 +167,9 @@ def summarise(outcomes: Sequence[Outcome], scoring: str, floors: Floors, seed: i
         floors={name: fmean(f.floors[name] for f in figures.values()) for name in OVERALL_FLOORS},
         well_formed=fmean(outcome.response.well_formed for outcome in outcomes),
         loc=_mean_loc(outcomes),
-        questions=len(outcomes),
+        questions=len(samples[0]),
         mean_tokens=mean_tokens(outcome.tokens for outcome in outcomes),
-        unanswered=sum(not outcome.output for outcome in outcomes),
+        unanswered=len(samples[0]) - len({outcome.question.id for outcome in outcomes if outcome.output}),
     )
 
 
@@ -221,6 +237,7 @@ def _task_figures(
     grades = [outcome.grades[scoring] for outcome in rows]
     valid = [grade.score for grade in grades if grade.valid]
     reasons = Counter(reason for outcome in rows for reason in reasons_of(outcome, scoring))
+    samples = len({outcome.sample for outcome in rows})
     return TaskFigures(
         score=score,
         units=units,
@@ -231,8 +248,13 @@ def _task_figures(
         floors=floors,
         well_formed=fmean(outcome.response.well_formed for outcome in rows),
         loc=_mean_loc(rows),
-        reasons=dict(reasons.most_common()),
+        reasons={reason: _share(count, samples) for reason, count in reasons.most_common()},
     )
+
+
+def _share(count: int, samples: int) -> float:
+    """What comes on one sample, whole numbers as such."""
+    return count / samples if count % samples else count // samples
 
 
 def reasons_of(outcome: Outcome, scoring: str) -> tuple[str, ...]:

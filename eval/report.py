@@ -210,9 +210,9 @@ def axis_top(summaries: Sequence[Summary], intervals: bool = True) -> float:
     return min(1.0, math.ceil(max(values) * 5 - 1e-9) / 5)
 
 
-def reason_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[int]]]:
+def reason_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[float]]]:
     """(code, answers with it in every run) over all tasks, invalidating codes first, then the most frequent."""
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[float]] = {}
     for place, summary in enumerate(summaries):
         for figures in summary.tasks.values():
             for code, count in figures.reasons.items():

@@ -2,7 +2,7 @@
 
 config.yaml         the resolved options
 run.json            what the run is about: model, frame, prompt style, data; and what makes it that run
-predictions.jsonl   one line per question; while a run goes on in the order of the replies, then in that of the data
+predictions.jsonl   one line per question (and sample); in the order of the replies, and of the data at the end
 summary.json        the scores
 report.html         the scores with pictures
 """
@@ -20,6 +20,7 @@ import msgspec
 
 from data_gen.command_line import UsageError
 from data_gen.files import write_json, write_whole
+from eval.decoding import Decoding, sample_id
 from eval.engines import Engine, Reply, Request
 from rewards.boxes import CoordinateFrame
 
@@ -37,6 +38,7 @@ class RunFacts:
     """What a run folder is about. `identity` holds what two runs must share for their predictions to be one run's.
 
     prompts: whose wording was asked: `own`, `templates SHA`, or of replayed outputs `official (...)`, `unknown (...)`.
+    decoding: None of guesses, and of outputs of which nothing tells it.
     """
 
     benchmark: str
@@ -50,6 +52,7 @@ class RunFacts:
     image_root: str
     identity: dict[str, str] = field(default_factory=dict)
     prompts: str = "own"
+    decoding: Decoding | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -164,7 +167,7 @@ def read_summary(folder: Path, kind: type[Kind]) -> Kind:
 
 
 def stored_replies(path: Path) -> dict[str, Reply]:
-    """The replies already in a predictions file; a last line that a kill cut short is removed from the file.
+    """The replies already in a predictions file by request; a last line that a kill cut short is removed from the file.
 
     Raises UsageError for a broken line anywhere else.
     """
@@ -178,7 +181,8 @@ def stored_replies(path: Path) -> dict[str, Reply]:
     for number, line in enumerate(complete.split(b"\n")[:-1], 1):
         try:
             row = json.loads(line)
-            replies[row["id"]] = Reply(row["id"], row["output"], row["tokens"])
+            name = sample_id(row["id"], row.get("sample", 0))
+            replies[name] = Reply(name, row["output"], row["tokens"])
         except (ValueError, KeyError, TypeError) as error:
             reason = f"{path}, line {number}: no prediction ({error})"
             raise UsageError(f"{reason}; repair it or give --overwrite") from error

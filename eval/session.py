@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,7 @@ from eval.runner import CONFIG_FILE, RunFacts, asked_words, claim_folder, digest
 # Options that count something; None is no choice.
 AT_LEAST_ONE = (
     "max_pixels", "max_new_tokens", "batch_size", "limit", "concurrency", "timeout_s", "tensor_parallel",
-    "data_parallel",
+    "data_parallel", "samples",
 )  # fmt: skip
 
 
@@ -63,7 +64,9 @@ class EvalConfig:
     batch_size: int = option(8, "Questions generated at a time.")
     limit: int | None = option(None, "Ask the first so many units of every task only (a mirrored pair is one unit).")
     label: str | None = option(None, "Name of the run in tables; by default that of the checkpoint.")
-    seed: int = option(0, "Seed of the random engine and of the intervals.")
+    temperature: float = option(0.0, "Draw tokens at this temperature, from all of them; 0 is greedy.")
+    samples: int = option(1, "Answers drawn for every question; scores are their mean.")
+    seed: int = option(0, "Seed of the draws, of the random engine and of the intervals.")
     out: str | None = option(
         None, "Run folder; by default runs/eval-LABEL (DriveMLLM, CyclingVQA: their name for eval)."
     )
@@ -77,6 +80,12 @@ class EvalConfig:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
         if self.seed < 0:
             raise UsageError(f"--seed must be at least 0, got {self.seed}")
+        if not 0 <= self.temperature < math.inf:
+            raise UsageError(f"--temperature must be 0 (greedy) or more, got {self.temperature}")
+        if self.samples > 1 and not self.temperature:
+            raise UsageError(
+                f"--samples {self.samples} at temperature 0 would be the same answer every time; give --temperature 1.0"
+            )
 
     @property
     def engine_options(self) -> EngineOptions:
@@ -116,6 +125,12 @@ def data_path(given: str | None, build_command: str, benchmark: str) -> Path:
 def check_engine(config: EvalConfig) -> None:
     """Raise UsageError when no engine is asked for, or its own option is missing."""
     engine_kind(config.engine_options)
+
+
+def greedy_only(config: EvalConfig, benchmark: str) -> None:
+    """Raise UsageError for options of sampling."""
+    if config.temperature or config.samples > 1:
+        raise UsageError(f"--temperature and --samples are for eval/surds.py: {benchmark} is scored on greedy answers")
 
 
 def looks(config: EvalConfig) -> bool:
@@ -198,6 +213,7 @@ def begin(
         model=chosen.model,
         tiny=chosen.tiny,
         frame=chosen.frame,
+        decoding=chosen.decoding,
         prompt_style=chosen.style,
         data=str(session.data.resolve()),
         image_root=str(root.resolve()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.decoding import Decoding
 from eval.metrics import SCORING_VERSION, Figures, Interval, TaskFigures
 from eval.published import OWN_PROMPTS, Published, published_beside
 from eval.runner import RunFacts
@@ -18,8 +19,9 @@ class Summary:
 
     source: where the questions come from (`real`, `synthetic`, `metadata`; several joined by `+`).
     other_scorings: scoring -> task or `score` -> score. prompts: `own`, `templates SHA`, `official (...)` or
-    `unknown (...)`. unanswered: empty outputs, as of missing images. published: the paper's rows, with what keeps them
-    from being held against the run.
+    `unknown (...)`. unanswered: questions with empty outputs alone, as of missing images. published: the paper's rows,
+    with what keeps them from being held against the run. decoding: None of guesses, and of outputs of which nothing
+    tells it.
     """
 
     benchmark: str
@@ -45,6 +47,7 @@ class Summary:
     prompts: str = OWN_PROMPTS
     published: Published | None = None
     unanswered: int = 0
+    decoding: Decoding | None = None
 
 
 def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], scoring: str) -> Summary:
@@ -61,6 +64,7 @@ def make_summary(facts: RunFacts, source: str, figures_of: dict[str, Figures], s
         scoring_version=SCORING_VERSION,
         other_scorings=others,
         prompts=facts.prompts,
+        decoding=facts.decoding,
         published=published_beside(facts.prompts, source, facts.benchmark, units),
         **facts.in_summary,
         **vars(figures_of[scoring]),
@@ -80,6 +84,11 @@ def notes(summaries: list[Summary]) -> list[str]:
         "stored outputs) and count as wrong"
         for summary in summaries
         if summary.unanswered
+    ]
+    lines += [
+        f"{summary.label}: {summary.decoding}; scores and rates are means over all answers"
+        for summary in summaries
+        if summary.decoding and summary.decoding.temperature
     ]
     if len({summary.asked for summary in summaries}) > 1:
         asked = "; ".join(f"{summary.label}: {summary.asked}" for summary in summaries)

@@ -1,11 +1,13 @@
 """Score a model on SURDS questions.
 
     python eval/surds.py --ckpt runs/grpo --data data/questions.jsonl
+    python eval/surds.py --ckpt runs/grpo --data data/questions.jsonl --temperature 1.0 --samples 4
     python eval/surds.py --engine random --data data/questions.jsonl
     python eval/surds.py --replay runs/eval-grpo --scoring official --data data/questions.jsonl
 
 Writes predictions.jsonl, summary.json and report.html into the run folder and prints the table. An interrupted run
-goes on with --resume; nothing is asked twice.
+goes on with --resume; nothing is asked twice. With --samples every question is answered several times, and all
+scores are means over the answers; a mirrored pair is right in a sample in which both of its questions are.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from data_gen.records import Question, RecordError, read_questions, write_rows
 from data_gen.templates import Templates, read_templates
 from eval.arguments import parse_config
 from eval.choose_engine import ChosenEngine
+from eval.decoding import sampled
 from eval.engines import Reply, Request
-from eval.finished_run import FinishedRun
+from eval.finished_run import FinishedRun, by_sample
 from eval.metrics import Outcome, assess, floors_of, reasons_of, summarise
 from eval.published import OWN_PROMPTS
 from eval.replay import ReplayEngine, limit_of_run
@@ -94,7 +97,7 @@ def evaluate(config: SurdsConfig) -> Summary:
     requests = make_requests(questions, root, session.chosen, templates)
     prompts = whose_prompts(session.chosen, questions, templates)
     facts = begin(session, config, benchmark_of(questions), root, questions, requests, prompts)
-    outcomes, rows = answer(session, questions, requests)
+    outcomes, rows = answer(session, questions, requests, config.samples)
     floors = floors_of(questions, config.seed)
     figures_of = {scoring: summarise(outcomes, scoring, floors, config.seed) for scoring in SCORINGS}
     source = "+".join(sorted({question.source for question in questions}))
@@ -102,7 +105,7 @@ def evaluate(config: SurdsConfig) -> Summary:
     write_summary(summary, session.out)
     from eval.report import write_page
 
-    write_page([FinishedRun(summary, facts, (rows,))], session.out / REPORT_FILE, questions)
+    write_page([FinishedRun(summary, facts, by_sample(rows))], session.out / REPORT_FILE, questions)
     return summary
 
 
@@ -177,28 +180,33 @@ def benchmark_of(questions: Sequence[Question]) -> str:
 
 
 def answer(
-    session: Session, questions: Sequence[Question], requests: Sequence[Request]
-) -> tuple[list[Outcome], dict[str, dict[str, Any]]]:
-    """The outcome of every question in file order, and the lines of predictions.jsonl by question id.
+    session: Session, questions: Sequence[Question], requests: Sequence[Request], samples: int
+) -> tuple[list[Outcome], list[dict[str, Any]]]:
+    """The outcomes of every question in file order, its samples as neighbours, and their lines of predictions.jsonl.
 
-    The file ends up in the order of the questions, graded afresh.
+    requests: of the questions, in their order. The file ends up in the order of the outcomes, graded afresh.
     """
     frame, style = session.chosen.frame, session.chosen.style
+    asked = sampled(requests, samples)
     prompts = {request.id: digest(request.prompt) for request in requests}
-    question_of = {question.id: question for question in questions}
+    answered = [(question, sample) for question in questions for sample in range(samples)]
+    asked_of = dict(zip((request.id for request in asked), answered, strict=True))
     outcomes: dict[str, Outcome] = {}
     rows: dict[str, dict[str, Any]] = {}
 
     def graded(reply: Reply) -> dict[str, Any]:
-        outcomes[reply.id] = assess(question_of[reply.id], reply.output, reply.tokens, frame, style)
-        rows[reply.id] = prediction_row(outcomes[reply.id], prompts[reply.id], frame)
+        question, sample = asked_of[reply.id]
+        outcomes[reply.id] = assess(question, reply.output, reply.tokens, frame, style, sample)
+        rows[reply.id] = prediction_row(outcomes[reply.id], prompts[question.id], frame)
+        if samples > 1:
+            rows[reply.id]["sample"] = sample
         return rows[reply.id]
 
     path = session.out / PREDICTIONS_FILE
-    replies = collect(path, session.chosen.engine, requests, graded)
+    replies = collect(path, session.chosen.engine, asked, graded)
     if list(rows) != [reply.id for reply in replies]:
         write_rows(path, map(graded, replies))
-    return [outcomes[question.id] for question in questions], rows
+    return [outcomes[request.id] for request in asked], [rows[request.id] for request in asked]
 
 
 def prediction_row(outcome: Outcome, prompt_digest: str, frame: CoordinateFrame) -> dict[str, Any]:

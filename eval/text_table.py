@@ -36,7 +36,9 @@ def run_table(summary: Summary) -> str:
     last = [percent(summary.well_formed), percent(summary.loc)]
     score = with_interval(summary.score, summary.ci95)
     rows.append(["Score", score, str(summary.questions) + " q.", "", "", "", *floors, *last])
-    title = f"{summary.benchmark.upper()}  {summary.label}  ({summary.scoring} scoring, {summary.prompt_style} prompt)"
+    drawn = f", {summary.decoding}" if summary.decoding and summary.decoding.temperature else ""
+    about = f"({summary.scoring} scoring, {summary.prompt_style} prompt{drawn})"
+    title = f"{summary.benchmark.upper()}  {summary.label}  {about}"
     table = [title, *aligned([head, *rows]), *other_floors(summary), *footnotes([summary])]
     return "\n".join([*table, *published_table(summary)])
 

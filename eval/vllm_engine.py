@@ -1,4 +1,4 @@
-"""The engine `vllm`: vLLM in this process, greedy, with its prefix cache; questions come image by image."""
+"""The engine `vllm`: vLLM in this process with its prefix cache, greedy or sampled; questions come image by image."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_gen.command_line import UsageError
+from eval.decoding import draw_seed
 from eval.engines import Reply, Request, by_image, open_shown
 from eval.hf_engine import chat_text
 from rewards.boxes import CoordinateFrame, Size
@@ -26,19 +27,19 @@ INSTALL = 'pip install -e ".[vllm]"'
 class VllmEngine:
     """vLLM with the chat texts and the resized pixels of the engine `hf`.
 
-    frame: its pixel budget is that of the checkpoint's processor, or a smaller one.
+    frame: its pixel budget is that of the checkpoint's processor, or a smaller one. temperature: 0 is greedy. seed: of
+    the draws.
     """
 
     llm: Any
     processor: Any
     frame: CoordinateFrame
     max_new_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """Replies chunk by chunk. Raises RecordError for an image that cannot be read or has another size."""
-        from vllm import SamplingParams
-
-        greedy = SamplingParams(temperature=0, max_tokens=self.max_new_tokens)
         left = [request for request in by_image(requests) if request.id not in done]
         for start in range(0, len(left), CHUNK):
             chunk = left[start : start + CHUNK]
@@ -51,8 +52,22 @@ class VllmEngine:
                 }
                 for request in chunk
             ]
-            outputs = self.llm.generate(prompts, greedy, use_tqdm=False)
+            outputs = self.llm.generate(prompts, list(map(self._sampling, chunk)), use_tqdm=False)
             yield from map(self._reply, chunk, outputs)
+
+    def _sampling(self, request: Request) -> Any:
+        """How one request is decoded; nothing of the checkpoint's own sampling settings is left."""
+        from vllm import SamplingParams
+
+        if not self.temperature:
+            return SamplingParams(temperature=0, max_tokens=self.max_new_tokens)
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=1.0,
+            top_k=-1,
+            seed=draw_seed(self.seed, request.id),
+            max_tokens=self.max_new_tokens,
+        )
 
     def _open(self, path: Path, size: Size) -> Image:
         """An image in the size that the processor would give it: Pillow's pixels, as in training, not torchvision's."""

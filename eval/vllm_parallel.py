@@ -24,7 +24,7 @@ _ENGINE: list[VllmEngine] = []  # of a worker process
 class ParallelVllm:
     """`copies` engines with the same weights, `tensor_parallel` GPUs each.
 
-    path, processor, frame, max_new_tokens: as of a `VllmEngine`.
+    path, processor, frame, max_new_tokens, temperature, seed: as of a `VllmEngine`.
     """
 
     path: str
@@ -33,6 +33,8 @@ class ParallelVllm:
     max_new_tokens: int
     tensor_parallel: int
     copies: int
+    temperature: float = 0.0
+    seed: int = 0
 
     def replies(self, requests: Sequence[Request], done: Collection[str] = ()) -> Iterator[Reply]:
         """Replies chunk by chunk. Raises RecordError for an unfit image, UsageError when a process dies."""
@@ -65,5 +67,14 @@ def _start(gpus: SimpleQueue[str]) -> None:
 def _answer(settings: ParallelVllm, chunk: Sequence[Request]) -> list[Reply]:
     if not _ENGINE:  # here, where what vLLM complains about reaches the parent
         llm = load_vllm(settings.path, settings.tensor_parallel)
-        _ENGINE.append(VllmEngine(llm, settings.processor, settings.frame, settings.max_new_tokens))
+        _ENGINE.append(
+            VllmEngine(
+                llm,
+                settings.processor,
+                settings.frame,
+                settings.max_new_tokens,
+                settings.temperature,
+                settings.seed,
+            )
+        )
     return list(_ENGINE[0].replies(chunk))

@@ -19,6 +19,7 @@ from small_questions import write_small_set
 
 from data_gen.chat import ChatClient, ChatError, Patience
 from eval.chat_engine import ChatEngine, data_uri
+from eval.decoding import draw_seed, sampled
 from eval.engines import Request
 from eval.surds import main
 
@@ -57,6 +58,17 @@ def test_every_question_is_asked_once_with_images_first_and_servers_take_turns(t
     assert {(request["temperature"], request["max_tokens"], request["model"]) for request in asked.values()} == {
         (0, 64, "m")
     }
+
+
+def test_samples_of_a_question_are_requests_with_seeds_of_their_own(tmp_path: Path) -> None:
+    asked = sampled(small_requests(tmp_path, 2), 3)
+    with serve(lambda request: str(request["seed"])) as server:
+        client = ChatClient([server.url], "m")
+        replies = {r.id: r for r in ChatEngine(client, 64, temperature=0.7, seed=5).replies(asked, {"1 #1"})}
+    assert set(replies) == {"0", "0 #1", "0 #2", "1", "1 #2"}
+    assert all(reply.output == str(draw_seed(5, name)) for name, reply in replies.items())
+    assert len({reply.output for reply in replies.values()}) == 5
+    assert {(request["temperature"], request["top_p"]) for request in server.requests} == {(0.7, 1)}
 
 
 def test_as_many_are_in_flight_as_allowed_and_a_slow_reply_holds_up_none(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ BAD_INPUT = {
     "empty file": (["--data", "{tmp}/nothing.jsonl", "--engine", "random"], "holds no question; build some with"),
     "no JSON": (["--data", "{tmp}/text.jsonl", "--engine", "random"], "line 1: no JSON"),
     "no templates": (["--data", "{data}", "--engine", "random", "--prompts", "{tmp}"], "one template for the task yaw"),
+    "samples alike": (["--data", "{data}", "--ckpt", "tiny", "--samples", "4"], "give --temperature 1.0"),
+    "no samples": (["--data", "{data}", "--ckpt", "tiny", "--samples", "0"], "--samples must be at least 1"),
+    "cold": (["--data", "{data}", "--ckpt", "tiny", "--temperature", "-1"], "--temperature must be 0 (greedy) or more"),
+    "sampled guesses": (["--data", "{data}", "--engine", "random", "--temperature", "1"], "with the engine random"),
+    "sampled replay": (["--data", "{data}", "--replay", "{tmp}", "--temperature", "1"], "with the engine replay"),
     "bad number": (["--data", "{data}", "--engine", "random", "--limit", "0"], "--limit must be at least 1"),
 }
 

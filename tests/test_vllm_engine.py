@@ -19,6 +19,7 @@ from small_questions import write_small_set
 import eval.vllm_engine
 from data_gen.command_line import UsageError
 from data_gen.images import open_rgb
+from eval.decoding import draw_seed, sampled
 from eval.surds import main
 from eval.vllm_engine import VllmEngine, read_checkpoint
 from eval.vllm_parallel import gpu_shares
@@ -38,10 +39,12 @@ class StandIn:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.calls: list[list[dict[str, Any]]] = []
+        self.sampling: list[Any] = []
 
-    def generate(self, prompts: list[dict[str, Any]], sampling: Any, use_tqdm: bool) -> list[Any]:
-        assert sampling.temperature == 0 and not use_tqdm
+    def generate(self, prompts: list[dict[str, Any]], sampling: list[Any], use_tqdm: bool) -> list[Any]:
+        assert len(sampling) == len(prompts) and not use_tqdm
         self.calls.append(prompts)
+        self.sampling += sampling
         return [SimpleNamespace(outputs=[self._choice(prompt)]) for prompt in prompts]
 
     def _choice(self, prompt: dict[str, Any]) -> Any:
@@ -72,6 +75,7 @@ def test_questions_come_image_by_image_with_the_chat_and_pixels_of_hf(
     replies = {reply.id: reply for reply in engine.replies(mixed, {first[1].id})}
     assert replies.keys() == {request.id for request in mixed} - {first[1].id}
     assert [len(call) for call in stand_in.calls] == [4, 3]
+    assert all(vars(sampling) == {"temperature": 0, "max_tokens": 16} for sampling in stand_in.sampling)
     asked = [prompt for call in stand_in.calls for prompt in call]
     assert [len(prompt["multi_modal_data"]["image"]) for prompt in asked] == [1] * 5 + [2] * 2
     assert all(prompt["prompt"].count("<|image_pad|>") == len(prompt["multi_modal_data"]["image"]) for prompt in asked)
@@ -82,6 +86,17 @@ def test_questions_come_image_by_image_with_the_chat_and_pixels_of_hf(
     for shown, path, size in zip(asked[-1]["multi_modal_data"]["image"], paths, SIZES, strict=True):
         ours, theirs = (prepare(images=[i], return_tensors="np")["pixel_values"] for i in (shown, open_rgb(path, size)))
         assert np.array_equal(ours, theirs)
+
+
+def test_samples_have_seeds_of_their_own_and_nothing_of_the_checkpoints_settings(
+    loaded: LoadedModel, stand_in: StandIn, tmp_path: Path
+) -> None:
+    asked = sampled(questions_about(write_noise(tmp_path, SIZES[:1]), SIZES[:1], "one", 2), 3)
+    replies = list(VllmEngine(stand_in, loaded.processor, loaded.frame, 16, 0.7, seed=5).replies(asked))
+    assert [reply.id for reply in replies] == [request.id for request in asked]
+    plain = {"temperature": 0.7, "top_p": 1.0, "top_k": -1, "max_tokens": 16}
+    assert [vars(item) for item in stand_in.sampling] == [plain | {"seed": draw_seed(5, r.id)} for r in asked]
+    assert len({sampling.seed for sampling in stand_in.sampling}) == 6
 
 
 def test_gpus_are_dealt_out_to_the_copies() -> None:

@@ -52,17 +52,46 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     """
     of_row = torch.tensor([row.prefix for row in rows], device=prefixes.input_ids.device)
     cache, deltas_N1 = prefill(model, prefixes)
-    cache.batch_select_indices(of_row)
     tails, tail_mask = _padded_left([row.ids for row in rows], pad_id, of_row.device)
     # The pads of shorter rows lie between prefix and continuation; the mask hides them and positions skip them.
     input_ids = torch.cat([prefixes.input_ids[of_row], tails], dim=1)
     mask = torch.cat([prefixes.attention_mask[of_row], tail_mask], dim=1)
+    _extend(model, cache, rows, input_ids, mask, deltas_N1)
     model.model.rope_deltas = deltas_N1[of_row]  # set before every call: another image leaves its own behind
     if "generation_config" not in settings:
         settings["pad_token_id"] = pad_id
     # The class's own method: a trainer may have put a sharing one in its place on the instance.
     sequences = type(model).generate(model, input_ids=input_ids, attention_mask=mask, past_key_values=cache, **settings)
     return sequences[:, input_ids.shape[1] :]
+
+
+def _extend(
+    model: Any, cache: Any, rows: Sequence[Continuation], input_ids: Tensor, mask: Tensor, deltas_N1: Tensor
+) -> None:
+    """Turn the cache of the prefixes into that of the rows.
+
+    Where some rows are alike, it is filled up to the last token, with every distinct row computed once.
+    input_ids, mask: (rows, length) of the rows whole. deltas_N1: as of `prefill`.
+    """
+    distinct = list(dict.fromkeys(rows))
+    start = cache.get_seq_length()
+    if len(distinct) == len(rows) or input_ids.shape[1] == start + 1:
+        cache.batch_select_indices(torch.tensor([row.prefix for row in rows], device=input_ids.device))
+        return
+    firsts = [rows.index(row) for row in distinct]
+    of_distinct = torch.tensor([row.prefix for row in distinct], device=input_ids.device)
+    cache.batch_select_indices(of_distinct)
+    positions_UL = mask[firsts, :-1].cumsum(dim=1) - 1 + deltas_N1[of_distinct]
+    model(
+        input_ids=input_ids[firsts, start:-1],
+        attention_mask=mask[firsts, :-1],
+        position_ids=positions_UL[:, start:].expand(3, -1, -1),
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    place = {row: index for index, row in enumerate(distinct)}
+    cache.batch_select_indices(torch.tensor([place[row] for row in rows], device=input_ids.device))
 
 
 def generate_shared(model: Any, prompts: Prefixes, pad_id: int, **settings: Any) -> Tensor:
