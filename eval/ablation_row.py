@@ -51,6 +51,7 @@ def keep_row(options: argparse.Namespace) -> RowResult:
         raise UsageError(f"--out must end in {options.row}-{options.seed}.json, after row and seed, got {options.out}")
     parts = [read_part(*part) for part in options.part]
     state = _state(options.train)
+    cost = cost_of(state)
     questions = keep_questions(questions_of_study(options.study, parts), options.out.parent)
     result = RowResult(
         study=options.study,
@@ -61,7 +62,7 @@ def keep_row(options: argparse.Namespace) -> RowResult:
         scores={mode: mode_scores(mode, parts) for mode in MODES},
         curves=curves_of(state["log_history"]),
         examples=examples_of(parts[0], [row["id"] for row in questions.shown]),
-        cost=cost_of(state),
+        cost=cost,
     )
     write_whole(options.out, to_json(result))
     return result
