@@ -196,6 +196,8 @@ def test_curves_are_thinned_by_means_of_neighbours_and_later_values_win() -> Non
     assert thinned([(step, float(step)) for step in range(1, 7)], most=3) == ((2, 1.5), (4, 3.5), (6, 5.5))
     assert thinned([(1, 1.0), (2, 2.0)], most=60) == ((1, 1.0), (2, 2.0))
     assert len(thinned([(step, 0.0) for step in range(1001)])) <= 60
+    long = curves_of([{"step": step, "loss": 1.0, "rewards/acc/yaw": 1.0} for step in range(1, 121)])
+    assert (len(long["loss"]), len(long["rewards/acc/yaw"])) == (60, 30)
     again = [{"step": 5, "loss": 1.0}, {"step": 10, "loss": 2.0}, {"step": 10, "loss": 3.0}]
     assert curves_of(again) == {"loss": ((5, 1.0), (10, 3.0))}
 

@@ -30,9 +30,10 @@ rows:
   outside: {title: Outside, start: base}
   base: {title: Base, published: [5, 1, 2, 3, 4, 5, 15]}
   on-base: {title: On base, start: base, against: [base, outside]}
+  below: {title: Below, start: base}
 tables:
   4: {title: Two rows, rows: [first, second]}
-  5: {title: Three rows, rows: [base, first, on-base]}
+  5: {title: Three rows, rows: [base, first, on-base, below]}
 """
 
 
@@ -191,6 +192,15 @@ def test_an_untrained_row_of_one_seed_is_compared_with_every_seed_and_is_not_inc
     assert gaps["outside"] == pytest.approx({1: -0.2}), "a row in the results, not in the table"
     text = markdown(table)
     assert "| On base minus Outside | greedy |" in text and "Base (" not in text
+
+
+def test_a_row_that_names_none_is_compared_with_the_row_above(
+    tmp_path: Path, rows_file: Path, questions: TestQuestions
+) -> None:
+    results = [row_result(questions, row, 0, shares(questions, 0.1)) for row in ("base", "first", "on-base", "below")]
+    table = table_of(tmp_path, rows_file, questions, results, 5)
+    pairs = [(item.row, item.against) for item in table.differences if item.mode == "greedy"]
+    assert pairs == [("first", "base"), ("on-base", "base"), ("below", "on-base")]
 
 
 def test_published_rows_stand_beneath_and_are_marked(

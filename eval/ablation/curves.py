@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-MOST_POINTS = 60
+MOST_POINTS, MOST_POINTS_BY_TASK = 60, 30
 Curve = tuple[tuple[int, float], ...]
 KEPT = re.compile(
     r"rewards/\w+/(?!std$|no_spread$)\w+|accuracy/\w+|held_out/\w+|completions/mean_length|completions/clipped_ratio"
@@ -27,7 +27,13 @@ def curves_of(log_history: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
         for name, value in line.items():
             if KEPT.fullmatch(name) and isinstance(value, int | float) and math.isfinite(value):
                 found.setdefault(name, {})[int(line["step"])] = float(value)
-    return {name: thinned(sorted(points.items())) for name, points in sorted(found.items())}
+    return {name: thinned(sorted(points.items()), most_points(name)) for name, points in sorted(found.items())}
+
+
+def most_points(name: str) -> int:
+    """Rewards by task are many, and get fewer points."""
+    by_task = name.startswith("rewards/") and not name.endswith("/mean")
+    return MOST_POINTS_BY_TASK if by_task else MOST_POINTS
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Curve:

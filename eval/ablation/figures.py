@@ -55,6 +55,7 @@ class RowFigures:
     modes: dict[str, ModeFigures]
     steps: float | None
     seconds: float | None
+    machines: tuple[str, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -129,7 +130,7 @@ def make_table(
     """The figures of a table of `specs`. results: row -> seed -> result. seeds: those that are due."""
     spec = specs.tables[number]
     shown = [name for name in spec.rows if name in results]
-    pairs = [(name, other) for name in shown for other in specs.rows[name].against if other in results]
+    pairs = [(name, other) for name in shown for other in compared_with(name, specs, spec.rows) if other in results]
     due = sorted({*seeds, *(seed for name in shown if specs.rows[name].start for seed in results[name])})
     return Table(
         number=number,
@@ -151,6 +152,12 @@ def make_table(
     )
 
 
+def compared_with(name: str, specs: Rows, rows: Sequence[str]) -> tuple[str, ...]:
+    """The rows that a row of a table is compared with: those that it names, else the one above it."""
+    above = rows[: rows.index(name)][-1:]
+    return specs.rows[name].against or tuple(above)
+
+
 def row_figures(name: str, spec: RowSpec, questions: TestQuestions, results: Mapping[int, RowResult]) -> RowFigures:
     """The figures of one row over its seeds."""
     if not results:
@@ -159,7 +166,8 @@ def row_figures(name: str, spec: RowSpec, questions: TestQuestions, results: Map
     modes = {
         mode: mode_figures(questions, {seed: item.scores[mode] for seed, item in results.items()}) for mode in MODES
     }
-    return RowFigures(name, spec, modes, fmean(c.steps for c in costs), fmean(c.seconds for c in costs))
+    machines = tuple(sorted({cost.machine for cost in costs}))
+    return RowFigures(name, spec, modes, fmean(c.steps for c in costs), fmean(c.seconds for c in costs), machines)
 
 
 def mode_figures(questions: TestQuestions, scores: Mapping[int, ModeScores]) -> ModeFigures:

@@ -28,6 +28,7 @@ from eval.ablation.words import (
 )
 from eval.report import RUN_COLOURS, status
 from eval.report_files import separable, signed, signed_interval
+from rewards import REWARDS
 from rewards.grading import TASKS
 
 TEMPLATE = Path(__file__).parents[1] / "ablation_template.html"
@@ -36,11 +37,12 @@ GROUPS = {
     "rewards": "Rewards of sampled answers, by training step",
     "held-out": "Accuracy on held-out questions, by training step",
     "accuracy": "Accuracy of sampled training answers, by training step",
+    "rewards-by-task": "Rewards by task, by training step",
     "training": "What else training logged",
 }
-REWARDS = ("format", "loc", "acc", "logic", "pair")
 CURVE_TITLES = {
     **{f"rewards/{name}/mean": name for name in REWARDS},
+    **{f"rewards/{name}/{task}": f"{name}: {TASK_TITLES[task]}" for name in REWARDS for task in TASKS},
     "held_out/score": "Score",
     **{f"held_out/{task}": TASK_TITLES[task] for task in TASKS},
     **{f"accuracy/{task}": TASK_TITLES[task] for task in TASKS},
@@ -87,9 +89,9 @@ def figures_of(group: str, table: Table, results: Results) -> list[str]:
     """The figures of the training log that a group of panels shows."""
     names = {name for row in table.rows for name in _kept(row.name, results)}
     if group == "rewards":
-        known = [f"rewards/{name}/mean" for name in REWARDS]
-        others = sorted(name for name in names if name.startswith("rewards/") and name.endswith("/mean"))
-        return list(dict.fromkeys(name for name in [*known, *others] if name in names))
+        return [name for reward in REWARDS if (name := f"rewards/{reward}/mean") in names]
+    if group == "rewards-by-task":
+        return [name for task in TASKS for reward in REWARDS if (name := f"rewards/{reward}/{task}") in names]
     if group == "training":
         return sorted(name for name in names if name.split("/")[0] not in ("rewards", "accuracy", "held_out"))
     prefix = group.replace("-", "_")

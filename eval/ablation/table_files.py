@@ -74,11 +74,12 @@ def floor_rows(table: Table) -> list[list[str]]:
 
 
 def cost_rows(table: Table) -> list[list[str]]:
-    """Steps and minutes of every row that is trained."""
-    rows = [["", "Steps", "Minutes"]]
+    """Steps, minutes and machines of every row that is trained."""
+    rows = [["", "Steps", "Minutes", "Machine"]]
     for row in table.rows:
         minutes = None if row.seconds is None else row.seconds / 60
-        rows += [[row.spec.title, decimal(row.steps), decimal(minutes, 1)]] if row.spec.start else []
+        machines = "; ".join(row.machines) or NONE
+        rows += [[row.spec.title, decimal(row.steps), decimal(minutes, 1), machines]] if row.spec.start else []
     return rows
 
 
