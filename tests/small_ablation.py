@@ -29,6 +29,7 @@ def study_questions(images: int = 40) -> TestQuestions:
     return TestQuestions(
         study="made-up",
         fingerprint="0123456789abcdef",
+        source="synthetic",
         parts=("matched", "official"),
         units=tuple(units),
         floors={"matched": floors, "official": {"depth": floors["depth"]}},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 Point = tuple[float, float]
-SCALE = 2
+SCALE, MARGIN = 2, 20.0
 INK, SOFT, LINE, WHITE = "#1d1c1a", "#6b6760", "#dedbd4", "#ffffff"
 _SMOOTHING = 2
 _ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
@@ -92,16 +92,17 @@ def to_svg(drawing: Drawing, title: str) -> str:
 
 
 def to_png(drawing: Drawing) -> bytes:
-    """The drawing as a PNG file of SCALE pixels a unit."""
+    """The drawing as a PNG file of SCALE pixels a unit, with a margin."""
     from PIL import Image, ImageDraw
 
     factor = SCALE * _SMOOTHING
-    image = Image.new("RGB", (round(drawing.width * factor), round(drawing.height * factor)), WHITE)
+    width, height = drawing.width + 2 * MARGIN, drawing.height + 2 * MARGIN
+    image = Image.new("RGB", (round(width * factor), round(height * factor)), WHITE)
     draw = ImageDraw.Draw(image)
     for shape in drawing.shapes:
-        _paint(draw, shape, factor)
+        _paint(draw, moved(shape, MARGIN, MARGIN), factor)
     buffer = io.BytesIO()
-    size = (round(drawing.width * SCALE), round(drawing.height * SCALE))
+    size = (round(width * SCALE), round(height * SCALE))
     image.resize(size, Image.Resampling.LANCZOS).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 

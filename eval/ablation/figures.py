@@ -100,6 +100,7 @@ class Table:
     number: int
     title: str
     study: str
+    source: str
     columns: tuple[Column, ...]
     main_part: str
     seeds: tuple[int, ...]
@@ -136,6 +137,7 @@ def make_table(
         number=number,
         title=spec.title,
         study=questions.study,
+        source=questions.source,
         columns=tuple((group.part, group.task) for group in questions.units),
         main_part=questions.parts[0],
         seeds=tuple(due),

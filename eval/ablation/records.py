@@ -35,13 +35,14 @@ class TestQuestions:
 
     parts: the first one is the main one, whose six tasks make the score. floors: part -> task -> name of a floor ->
     fraction, as in a run's summary.json. shown: rows of the questions whose outputs are kept, as in questions.jsonl.
-    frame, style: how the rows' outputs are read.
+    source: where the main part is from, as in a run's summary.json. frame, style: how the rows' outputs are read.
     """
 
     __test__ = False  # no test, whatever pytest makes of the name
 
     study: str
     fingerprint: str
+    source: str
     parts: tuple[str, ...]
     units: tuple[ScoredUnits, ...]
     floors: dict[str, dict[str, dict[str, float]]]

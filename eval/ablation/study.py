@@ -61,6 +61,7 @@ def questions_of_study(study: str, parts: Sequence[Part]) -> TestQuestions:
     return TestQuestions(
         study=study,
         fingerprint=digest("\n".join(f"{part.name}: {_terms(part.runs['greedy'])}" for part in parts)),
+        source=run.summary.source,
         parts=tuple(part.name for part in parts),
         units=tuple(group for part in parts for group in scored_units(part.name, part.questions, images)),
         floors={part.name: {t: f.floors for t, f in part.runs["greedy"].summary.tasks.items()} for part in parts},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 from data_gen.columns import aligned, percent
 from eval.ablation.figures import SCORE, RowFigures, Table
@@ -33,7 +34,7 @@ def terminal(table: Table, width: int) -> str:
     parts = [f"Table {table.number}: {table.title}  ({table.study})", *score_lines(table, width)]
     if table.differences:
         parts += ["", "Differences, points of percent", *difference_lines(table, width)]
-    return "\n".join([*parts, "", *notes(table)])
+    return "\n".join([*parts, "", *(fill(note, width, subsequent_indent=_INDENT) for note in notes(table))])
 
 
 def score_lines(table: Table, width: int) -> list[str]:

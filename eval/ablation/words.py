@@ -10,6 +10,7 @@ from eval.ablation.figures import SCORE, Column, ModeFigures, RowDifference, Row
 from eval.ablation.records import MODES
 from eval.metrics import Difference
 from eval.report_files import separable, signed, signed_interval
+from eval.summary import SYNTHETIC_NOTE
 
 PUBLISHED = "published, 3B"
 BELOW = "↓"
@@ -112,7 +113,8 @@ def notes(table: Table) -> list[str]:
         f"Intervals, 95 %: bootstrap over images, the same images for both rows and all seeds, averaged over seeds. "
         f"{SEPARABLE} the interval of a difference leaves zero out. No correction for looking at several columns.",
         f"{PUBLISHED}: what the paper reports for Qwen2.5-VL-3B on nuScenes; compare directions, not numbers.",
-        *(f"{part}: the same questions with {part} ranges, not part of the Score." for part in others),
+        *(f"{part}: units of the question file {part}, not part of the Score." for part in others),
+        f"{SYNTHETIC_NOTE}." if "synthetic" in table.source else "",
     ]
     return [*(line for line in lines if line), *missing(table)]
 
