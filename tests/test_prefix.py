@@ -25,7 +25,7 @@ import training.update.prefix_attention
 from training.model import load_model
 from training.prefill import Continuation, Prefixes, generate_from
 from training.update.packing import GroupSpan, PackedRow, pack
-from training.update.prefix_attention import packed_attention
+from training.update.prefix_attention import of_one_type, packed_attention
 
 TEMPERATURE = "0.9"
 WIDTH = 17  # of the completions, in tokens
@@ -164,10 +164,16 @@ def test_under_autocast_it_is_as_near_as_trl_is(
         training.update.prefix_attention, "last_places", lambda count, total, _: causal_lower_right(count, total)
     )
     stock, shared = (autocast_score(trainer, batch) for trainer in trainers)
-    assert seen == {(torch.bfloat16,) * 3}
+    assert seen == {(torch.float32,) * 3}
     own_noise = relative(stock.log_probs, expected.log_probs)
     assert own_noise > 1e-4 and relative(shared.log_probs, expected.log_probs) < 2 * own_noise
     assert relative(shared.log_probs, stock.log_probs) < 2 * own_noise
+
+
+def test_elsewhere_than_on_a_cpu_attention_has_the_type_of_its_values() -> None:
+    query, key = torch.zeros(2, 1, 4, 3, 8, device="meta")
+    value = torch.zeros(1, 4, 3, 8, device="meta", dtype=torch.bfloat16)
+    assert {part.dtype for part in of_one_type(query, key, value)} == {torch.bfloat16}
 
 
 def test_buffered_pictures_and_small_batches_change_nothing(

@@ -16,6 +16,7 @@ from test_prefix import shifted
 from trl import GRPOTrainer
 
 import training.update.prefix
+from training.cpu_attention import NAME as CPU_ATTENTION
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_an_unsupported_setting_is_told_once_and_trained_by_trl(
     odd = ("--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4", "--max_steps", "1")
     trainer = make_trainer(questions, sharp, tmp_path, *odd)
     assert capsys.readouterr().err.count("every completion encodes its own prompt in the update: --per_device") == 1
-    assert trainer.model.config.text_config._attn_implementation == "sdpa"
+    assert trainer.model.config.text_config._attn_implementation == CPU_ATTENTION
     trained = train(trainer)
     assert not trained.shared and trained.moved() > 1e-4
     make_trainer(questions, sharp, tmp_path, "--shared_prefix", "false")

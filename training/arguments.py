@@ -104,9 +104,9 @@ def check_length(config: Any) -> None:
 
 
 def without_gpu(config: Any) -> None:
-    """On a machine without GPU: stay on the CPU, in float32."""
+    """On a machine without GPU: stay on the CPU, in float32 unless bf16 is asked for."""
     if not torch.cuda.is_available():
-        config.use_cpu, config.bf16 = True, False
+        config.use_cpu, config.bf16 = True, bool(config.bf16)
 
 
 def check_loading(config: Any) -> None:

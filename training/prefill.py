@@ -43,6 +43,20 @@ def can_share(model: Any) -> bool:
     return model.config.model_type in FAMILIES
 
 
+@dataclass(frozen=True)
+class BegunRows:
+    """Rows to go on with. cache: of all their tokens but the last ones, one at least.
+
+    input_ids, attention_mask: (rows, length), the rows whole, their pads wherever they are. deltas_R1: from the place
+    of a text token among a row's tokens to its position.
+    """
+
+    cache: Any
+    input_ids: Tensor
+    attention_mask: Tensor
+    deltas_R1: Tensor
+
+
 @torch.no_grad()
 def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], pad_id: int, **settings: Any) -> Tensor:
     """Generate after every row's prefix and ids; as `model.generate` of the whole prompts would, up to rounding.
@@ -50,6 +64,24 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     settings: of `generate`, such as `max_new_tokens`, or a `generation_config` that names the pad token.
     Returns the new tokens (rows, longest), padded on the right.
     """
+    begun = begin_rows(model, prefixes, rows, pad_id)
+    model.model.rope_deltas = begun.deltas_R1  # set before every call: another image leaves its own behind
+    if "generation_config" not in settings:
+        settings["pad_token_id"] = pad_id
+    # The class's own method: a trainer may have put a sharing one in its place on the instance.
+    sequences = type(model).generate(
+        model,
+        input_ids=begun.input_ids,
+        attention_mask=begun.attention_mask,
+        past_key_values=begun.cache,
+        **settings,
+    )
+    return sequences[:, begun.input_ids.shape[1] :]
+
+
+@torch.no_grad()
+def begin_rows(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], pad_id: int) -> BegunRows:
+    """Compute what the rows begin with: every prefix once, and once what rows share that are alike."""
     of_row = torch.tensor([row.prefix for row in rows], device=prefixes.input_ids.device)
     cache, deltas_N1 = prefill(model, prefixes)
     tails, tail_mask = _padded_left([row.ids for row in rows], pad_id, of_row.device)
@@ -57,12 +89,7 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     input_ids = torch.cat([prefixes.input_ids[of_row], tails], dim=1)
     mask = torch.cat([prefixes.attention_mask[of_row], tail_mask], dim=1)
     _extend(model, cache, rows, input_ids, mask, deltas_N1)
-    model.model.rope_deltas = deltas_N1[of_row]  # set before every call: another image leaves its own behind
-    if "generation_config" not in settings:
-        settings["pad_token_id"] = pad_id
-    # The class's own method: a trainer may have put a sharing one in its place on the instance.
-    sequences = type(model).generate(model, input_ids=input_ids, attention_mask=mask, past_key_values=cache, **settings)
-    return sequences[:, input_ids.shape[1] :]
+    return BegunRows(cache, input_ids, mask, deltas_N1[of_row])
 
 
 def _extend(
@@ -161,7 +188,7 @@ def _rows(prompts: Prefixes, rows: Sequence[int], model: Any) -> Prefixes:
 
 def prefill(model: Any, prefixes: Prefixes) -> tuple[Any, Tensor]:
     """The cache of N prefixes, and (N, 1) offsets from a text token's count in its row to its position."""
-    from transformers import DynamicCache
+    from training.growing_cache import growing_cache
 
     is_image = (prefixes.input_ids == model.config.image_token_id).int()
     positions_3NL, deltas_N1 = model.model.get_rope_index(
@@ -170,7 +197,7 @@ def prefill(model: Any, prefixes: Prefixes) -> tuple[Any, Tensor]:
         image_grid_thw=prefixes.image_grid_thw,
         attention_mask=prefixes.attention_mask,
     )
-    cache = DynamicCache(config=model.config)
+    cache = growing_cache(model.config)
     model(  # as `generate` does, not the part without head: a trainer's mixed precision is wrapped round the whole
         input_ids=prefixes.input_ids,
         attention_mask=prefixes.attention_mask,

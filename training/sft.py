@@ -24,10 +24,11 @@ def make_trainer(model: ModelArguments, config: SurdsSFTConfig, traces: Sequence
 
     from training.card import OwnCard
     from training.data import sft_rows, to_dataset
+    from training.learnt_only import LearntOnly
     from training.resume import StrictResume
     from training.run import SaveFrame, load_for_training, lora_config
 
-    class Trainer(StrictResume, OwnCard, SFTTrainer):
+    class Trainer(LearntOnly, StrictResume, OwnCard, SFTTrainer):
         """TRL's SFT trainer whose resuming continues."""
 
     loaded = load_for_training(model)

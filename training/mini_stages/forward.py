@@ -14,10 +14,7 @@ import torch
 import torch.nn.functional as functional
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
 from transformers.vision_utils import get_vision_position_ids
 
@@ -28,7 +25,6 @@ GRID_HW = SHOWN_PX[1] // PATCH_PX, SHOWN_PX[0] // PATCH_PX  # of patches
 CELLS_HW = GRID_HW[0] // MERGE, GRID_HW[1] // MERGE  # of image tokens
 IMAGE_TOKENS = CELLS_HW[0] * CELLS_HW[1]
 IGNORED = -100
-ATTENTION = "sdpa_in_single_precision"
 
 
 @dataclass(frozen=True)
@@ -37,23 +33,6 @@ class Conversation:
 
     ids: tuple[int, ...]
     prompt_length: int
-
-
-def fast_linear_layers() -> Any:
-    """Mixed precision for linear layers, which half precision makes several times faster on CPUs that know it.
-
-    Attention stays out of it: its half-precision backward pass is several times slower.
-    """
-    AttentionInterface.register(ATTENTION, _single_precision_attention)
-    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-    return torch.autocast("cpu", torch.bfloat16)
-
-
-def _single_precision_attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
-) -> tuple[Tensor, None]:
-    with torch.autocast("cpu", enabled=False):
-        return sdpa_attention_forward(module, query.float(), key.float(), value.float(), attention_mask, **settings)
 
 
 def patches_of(pixels_NHWC: NDArray[np.uint8]) -> Tensor:

@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.cpu_attention import attend_on_cpu, mixed_precision
 from training.mini_stages.architecture import standardise_tokens
 from training.mini_stages.dense import cell_truth, dense_losses, new_head
-from training.mini_stages.forward import ATTENTION, fast_linear_layers, image_tokens, patches_of, text_loss
+from training.mini_stages.forward import image_tokens, patches_of, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Said, caption, grounding, name_in_box, place, tagged
 
-VISION = Stage("vision", 1, steps=1800, pictures_per_step=24, learning_rate=2e-3)
+VISION = Stage("vision", 1, steps=6000, pictures_per_step=24, learning_rate=2e-3)
 PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
 FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
 TOGETHER = Stage("together", 4, steps=70, pictures_per_step=16, learning_rate=1.5e-3)
@@ -50,7 +51,7 @@ def teach_vision(model: Any, pictures: Pictures, checkpoint: Path, seed: int, st
 
     def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
         pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
-        with fast_linear_layers():
+        with mixed_precision():
             tokens_NTC = image_tokens(visual, patches_of(pixels_NHWC))
         return dense_losses(head(tokens_NTC), cell_truth(objects))
 
@@ -107,10 +108,9 @@ def _teach_texts(
     def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
         pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
         rows = speech.rows([about(seen, rng) for seen in objects])
-        with fast_linear_layers():
+        with mixed_precision():
             return {"text": text_loss(model, image_tokens(model.model.visual, patches_of(pixels_NHWC)), rows)}
 
-    fast_linear_layers()  # which also makes its attention known
-    model.set_attn_implementation(ATTENTION)
+    attend_on_cpu(model)
     train(stage, [model], losses_of, checkpoint, seed)
     model.set_attn_implementation("sdpa")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from trl.trainer import grpo_trainer
 
+from training.cpu_attention import NAME as CPU_ATTENTION
 from training.prefill import FAMILIES
 from training.update.packing import Completions, Pictures, pack, shuffle_blocks, unpack
 from training.update.prefix_attention import share_prefix
@@ -142,7 +143,9 @@ def why_not(trainer: Any) -> str | None:
         f"{trainer.num_generations} have no common divisor, so that no two completions of a prompt stay together": (
             train_block(trainer) == 1
         ),
-        f"it replaces sdpa attention, the model has {text._attn_implementation}": text._attn_implementation != "sdpa",
+        f"it replaces sdpa attention, the model has {text._attn_implementation}": (
+            text._attn_implementation not in ("sdpa", CPU_ATTENTION)
+        ),
         "sliding-window attention": "sliding_attention" in text.layer_types,
         "attention dropout, drawn once for a shared prompt": text.attention_dropout > 0,
         "LoRA dropout, drawn once for a shared prompt": any(_dropout(config) > 0 for config in peft_configs),

@@ -6,6 +6,7 @@ model (generation, padded batches, caches) goes on to transformers' `sdpa`, mask
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from training.cpu_attention import cpu_attention
 from training.update.packing import GroupSpan, PackedRow
 
 NAME = "shared_prefix"
@@ -49,13 +51,24 @@ def attention(
     **settings: Any,
 ) -> tuple[Tensor, None]:
     """Query (1, heads, S, channels), key and value (1, key heads, S, channels) -> (1, S, heads, channels)."""
+    on_cpu = query.device.type == "cpu"
     if packed is None:
-        out: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+        forward = cpu_attention if on_cpu else sdpa_attention_forward
+        out: tuple[Tensor, None] = forward(module, query, key, value, attention_mask, **settings)
         return out
-    # Under autocast rotated queries and keys are float32 beside half-precision values; sdpa's own mask-free kernels on
-    # CUDA are chosen before autocast would make them alike, and refuse.
-    query, key = query.to(value.dtype), key.to(value.dtype)
-    return packed_attention(query, key, value, packed.spans, settings["scaling"]).transpose(1, 2).contiguous(), None
+    with torch.autocast("cpu", enabled=False) if on_cpu else nullcontext():
+        mixed = packed_attention(*of_one_type(query, key, value), packed.spans, settings["scaling"])
+    return mixed.transpose(1, 2).contiguous().to(value.dtype), None
+
+
+def of_one_type(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Under autocast rotated queries and keys are float32 beside half-precision values; this makes them alike.
+
+    On a CPU in single precision, see `training/cpu_attention.py`. Else in that of the values: sdpa's own mask-free
+    kernels on CUDA are chosen before autocast would make them alike, and refuse.
+    """
+    dtype = torch.float32 if value.device.type == "cpu" else value.dtype
+    return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
 def packed_attention(query: Tensor, key: Tensor, value: Tensor, spans: tuple[GroupSpan, ...], scale: float) -> Tensor:
