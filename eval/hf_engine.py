@@ -15,6 +15,7 @@ from eval.engines import Reply, Request, by_image, open_shown, windows
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from eval.going_on import Choose
     from training.model import LoadedModel
 
 # A checkpoint's own sampling settings would make greedy decoding warn, or no longer greedy. Samples are drawn by
@@ -29,8 +30,8 @@ class HfEngine:
     """Decoding in batches. Both ways give the same tokens, up to rounding, however the batches are cut.
 
     share_images: encode the images of a group of questions once, and only the texts question by question, each once
-    for all of its samples. Only for models that `training.prefill` knows; others encode every request whole, in batches
-    of similar length. temperature: 0 is greedy. seed: of the draws.
+    for all of its samples; answers that have ended are carried no further. Only for models that `training.prefill`
+    knows; others encode every request whole, in batches of similar length. temperature: 0 is greedy. seed: of draws.
     """
 
     loaded: LoadedModel
@@ -68,7 +69,8 @@ class HfEngine:
 
     def _shared(self, batch: Sequence[Request], images: Sequence[Sequence[Image]]) -> list[Reply]:
         """What prompts with the same images have in front, up to the last image, encoded once."""
-        from training.prefill import Continuation, Prefixes, generate_from
+        from eval.going_on import go_on
+        from training.prefill import Continuation, Prefixes, begin_rows
 
         tokenizer = self.loaded.processor.tokenizer
         halves = [split_after_images(self.loaded.processor, request) for request in batch]
@@ -79,8 +81,19 @@ class HfEngine:
         place = {head: index for index, head in enumerate(shown)}
         rows = [Continuation(place[head], tuple(ids)) for head, ids in zip(heads, tails, strict=True)]
         prefixes = Prefixes(**{field.name: inputs[field.name] for field in fields(Prefixes)})
-        new = generate_from(self.loaded.model, prefixes, rows, tokenizer.pad_token_id, **self._settings(batch))
-        return self._read(batch, new.tolist())
+        model = self.loaded.model
+        begun = begin_rows(model, prefixes, rows, tokenizer.pad_token_id)
+        return self._read(batch, go_on(model, begun, self._choose(batch), end_tokens(model), self.max_new_tokens))
+
+    def _choose(self, batch: Sequence[Request]) -> Choose:
+        """How tokens are chosen from their logits."""
+        from eval.sampling import draw, uniform_numbers
+
+        if not self.temperature:
+            return lambda step, rows, logits: logits.argmax(dim=-1)
+        seeds = [draw_seed(self.seed, request.id) for request in batch]
+        uniforms = uniform_numbers(seeds, self.max_new_tokens).to(self.loaded.model.device)
+        return lambda step, rows, logits: draw(logits, uniforms[rows, step], self.temperature)
 
     def _settings(self, batch: Sequence[Request]) -> dict[str, Any]:
         """What `generate` is told."""

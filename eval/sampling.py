@@ -1,4 +1,4 @@
-"""Pure sampling inside transformers' greedy generation: a token is drawn, and all others are ruled out."""
+"""Pure sampling: tokens drawn by inverting their distribution, alone or inside of transformers' greedy generation."""
 
 from __future__ import annotations
 
@@ -8,22 +8,31 @@ import torch
 from torch import Tensor
 
 
-class DrawTokens:
-    """A logits processor that draws a token a row from softmax(logits / temperature), by inverting its distribution.
+def uniform_numbers(seeds: Sequence[int], steps: int) -> Tensor:
+    """(rows, steps) uniform numbers, 0 to 1 - 2**-24, those of a row from its own seed."""
+    rows = [torch.rand(steps, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    return torch.stack(rows).double()
 
-    seeds: one a row. A row's tokens follow from its seed and its logits, so that neither its place in a batch nor the
-    other rows matter. steps: tokens that may be drawn.
+
+def draw(logits_BV: Tensor, uniforms_B: Tensor, temperature: float) -> Tensor:
+    """(B,) tokens from softmax(logits / temperature); what is drawn in a row follows from its uniform number."""
+    cumulated_BV = (logits_BV.double() / temperature).softmax(dim=-1).cumsum(dim=-1)
+    # Below the end of the distribution, as no uniform number is 1; and never a token of probability 0.
+    places_B1 = uniforms_B[:, None] * cumulated_BV[:, -1:]
+    return torch.searchsorted(cumulated_BV, places_B1, right=True)[:, 0]
+
+
+class DrawTokens:
+    """A logits processor for greedy generation: draws a token a row and rules out all others.
+
+    seeds: one a row; neither its place in a batch nor the other rows matter. steps: tokens that may be drawn.
     """
 
     def __init__(self, seeds: Sequence[int], steps: int, temperature: float) -> None:
-        rows = [torch.rand(steps, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        self._uniforms = iter(torch.stack(rows, dim=1).double())
+        self._uniforms = iter(uniform_numbers(seeds, steps).T)
         self._temperature = temperature
 
     def __call__(self, input_ids: Tensor, scores_BV: Tensor) -> Tensor:
         """Scores that leave the token drawn: 0 for it, -inf for the others."""
-        cumulated_BV = (scores_BV.double() / self._temperature).softmax(dim=-1).cumsum(dim=-1)
-        # A uniform number is at most 1 - 2**-24, so what is looked for lies below the end of the distribution.
-        uniforms_B1 = next(self._uniforms)[:, None].to(scores_BV.device)
-        drawn_B1 = torch.searchsorted(cumulated_BV, uniforms_B1 * cumulated_BV[:, -1:], right=True)
-        return torch.full_like(scores_BV, -torch.inf).scatter(1, drawn_B1, 0.0)
+        drawn_B = draw(scores_BV, next(self._uniforms).to(scores_BV.device), self._temperature)
+        return torch.full_like(scores_BV, -torch.inf).scatter(1, drawn_B[:, None], 0.0)

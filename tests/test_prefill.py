@@ -66,6 +66,8 @@ def test_batches_of_whole_prompts_give_the_same_too(
 def test_answers_of_a_batch_end_where_each_of_them_ends(loaded: LoadedModel, requests: list[Request]) -> None:
     model = loaded.model
     before = model.generation_config.eos_token_id
+    widths: list[int] = []
+    layer = loaded.model.model.language_model.layers[0]
     common = [loaded.processor.tokenizer.convert_tokens_to_ids(mark) for mark in ("<|im_end|>",)]
     plain = HfEngine(loaded, NEW_TOKENS, batch_size=1, share_images=False)
     written = [loaded.processor.tokenizer(reply.output)["input_ids"] for reply in plain.replies(requests)]
@@ -74,6 +76,10 @@ def test_answers_of_a_batch_end_where_each_of_them_ends(loaded: LoadedModel, req
     try:
         early = answers(plain, requests)
         assert len({reply.tokens for reply in early.values()}) > 2 and max(r.tokens for r in early.values()) > 0
+        hook = layer.register_forward_pre_hook(lambda _, args: widths.append(len(args[0])))
+        assert answers(HfEngine(loaded, NEW_TOKENS, 32), requests) == early
+        hook.remove()
+        assert min(widths[1:]) < widths[1] == len(requests), "what has ended is left out"
         assert answers(HfEngine(loaded, NEW_TOKENS, 7), requests) == early
     finally:
         model.generation_config.eos_token_id = before
@@ -156,6 +162,6 @@ def test_other_families_encode_whole_prompts_and_say_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(training.prefill, "FAMILIES", ())
-    monkeypatch.setattr(training.prefill, "generate_from", None)
+    monkeypatch.setattr(training.prefill, "begin_rows", None)
     assert answers(HfEngine(loaded, NEW_TOKENS, 8), requests) == expected
     assert capsys.readouterr().err.count("qwen2_5_vl are encoded anew") == 1

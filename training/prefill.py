@@ -47,14 +47,14 @@ def can_share(model: Any) -> bool:
 class BegunRows:
     """Rows to go on with. cache: of all their tokens but the last ones, one at least.
 
-    input_ids, attention_mask: (rows, length), the rows whole, their pads wherever they are. deltas_R1: from the place
-    of a text token among a row's tokens to its position.
+    input_ids, attention_mask: (rows, length), the rows whole, their pads wherever they are. offsets: (rows, 1), from a
+    text token's count in its row to its position.
     """
 
     cache: Any
     input_ids: Tensor
     attention_mask: Tensor
-    deltas_R1: Tensor
+    offsets: Tensor
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ def generate_from(model: Any, prefixes: Prefixes, rows: Sequence[Continuation], 
     Returns the new tokens (rows, longest), padded on the right.
     """
     begun = begin_rows(model, prefixes, rows, pad_id)
-    model.model.rope_deltas = begun.deltas_R1  # set before every call: another image leaves its own behind
+    model.model.rope_deltas = begun.offsets  # set before every call: another image leaves its own behind
     if "generation_config" not in settings:
         settings["pad_token_id"] = pad_id
     # The class's own method: a trainer may have put a sharing one in its place on the instance.
