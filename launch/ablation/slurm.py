@@ -27,9 +27,11 @@ def write_jobs(
         told = marks.read(unit)
         lines = [command.line(how(command, told.get(command.stage))) for command in unit.commands]
         (folder / f"{unit.name}.sh").write_text(job(unit.name, lines, folder, study.gpus), encoding="utf-8")
-    (folder / "tables.sh").write_text(job("tables", map(shlex.join, tables.values()), folder, 0), encoding="utf-8")
+    if tables:
+        lines = [shlex.join(words) for words in tables.values()]
+        (folder / "tables.sh").write_text(job("tables", lines, folder, 0), encoding="utf-8")
     script = folder / "submit.sh"
-    script.write_text(submission(units, folder), encoding="utf-8")
+    script.write_text(submission(units, folder, bool(tables)), encoding="utf-8")
     print(f"{len(units)} jobs written; submit them with: bash {script}")
     if not submit:
         return 0
@@ -38,20 +40,21 @@ def write_jobs(
     return subprocess.run(["bash", str(script)]).returncode
 
 
-def job(name: str, lines: Sequence[str] | map[str], folder: Path, gpus: int) -> str:
+def job(name: str, lines: Sequence[str], folder: Path, gpus: int) -> str:
     """A batch script that runs the lines in the checkout and ends at the first that fails."""
     head = [f"#SBATCH --job-name={name}", f"#SBATCH --output={folder / name}.log", "#SBATCH --nodes=1"]
     head += [f"#SBATCH --gpus-per-node={gpus}"] if gpus else []
     return "\n".join(["#!/usr/bin/env bash", *head, "set -euo pipefail", f"cd {shlex.quote(str(ROOT))}", *lines, ""])
 
 
-def submission(units: Sequence[Unit], folder: Path) -> str:
+def submission(units: Sequence[Unit], folder: Path, tables: bool) -> str:
     """The script that submits the jobs, each after those that it needs, the tables last."""
     names = {unit.name for unit in units}
     lines = ["#!/usr/bin/env bash", "# Submits the jobs of the sweep, each to begin after those that it needs.",
              "set -euo pipefail", f"cd {shlex.quote(str(folder))}", "declare -A job"]  # fmt: skip
     lines += [_sbatch(unit.name, [need for need in unit.needs if need in names]) for unit in units]
-    return "\n".join([*lines, _sbatch("tables", [unit.name for unit in units]), 'echo "submitted: ${job[*]}"', ""])
+    lines += [_sbatch("tables", [unit.name for unit in units])] if tables else []
+    return "\n".join([*lines, 'echo "submitted: ${job[*]}"', ""])
 
 
 def _sbatch(name: str, needs: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ablation.commands import executable, fill
@@ -20,7 +20,7 @@ from ablation.plan import Place, Planner, Unit, needed, plan
 from ablation.progress import longest_first
 from ablation.slurm import write_jobs
 from ablation.state import DONE, Marks, refuse_others, state_of
-from ablation.study import ROOT, Rows, Study, StudyError
+from ablation.study import ROOT, Row, Rows, Study, StudyError
 from ablation.work import Work, environment, lock
 
 POLL_S = 0.3
@@ -55,14 +55,11 @@ def sweep(options: argparse.Namespace) -> int:
     for unit in left:
         for command in unit.commands:
             executable(command.words)  # refuses what is not set before the first begins
+    pages = table_commands(study, place, whole_tables(tables, all_rows, rows))
     if options.machine == "slurm":
-        return write_jobs(left, table_commands(study, place, tables), place, study, marks, options.submit)
-    if left:
-        print(
-            f"{len(units) - len(left)} of {len(units)} units are done or not needed; logs: {place.run}/logs", flush=True
-        )
-    status = work_through(left, study, place, marks, parallel_of(options)) if left else 0
-    return status or make_tables(study, place, tables, all_rows, units, options.seeds)
+        return write_jobs(left, pages, place, study, marks, options.submit)
+    print(f"{len(left)} of {len(units)} units are left to do; their output goes to {place.run}/logs", flush=True)
+    return (work_through(left, study, place, marks, parallel_of(options)) if left else 0) or make_tables(pages)
 
 
 def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks, parallel: int) -> int:
@@ -103,15 +100,21 @@ def table_commands(study: Study, place: Place, tables: Sequence[str]) -> dict[st
     return {table: fill(study.table, values | {"table": table}) for table in tables}
 
 
-def make_tables(
-    study: Study, place: Place, tables: Sequence[str], rows: Rows, units: Sequence[Unit], seeds: Sequence[int]
-) -> int:
-    """Make each table whose rows are all done, for all seeds; says which rows another one lacks."""
-    done = {unit.name for unit in units if unit.result is not None}  # left is empty: all that were asked for are done
-    for table, words in table_commands(study, place, tables).items():
-        lacking = [f"{name}-{seed}" for seed in seeds for name in rows.tables[table] if f"{name}-{seed}" not in done]
+def whole_tables(tables: Sequence[str], rows: Rows, asked: Sequence[Row]) -> list[str]:
+    """The tables all of whose rows are asked for; says what another one lacks."""
+    whole = []
+    for table in tables:
+        lacking = [name for name in rows.tables[table] if name not in {row.name for row in asked}]
         if lacking:
             print(f"table {table} is not made: --rows leaves out {', '.join(lacking)}", flush=True)
-        elif status := subprocess.run(executable(words), cwd=ROOT, env=environment(None)).returncode:
+        else:
+            whole.append(table)
+    return whole
+
+
+def make_tables(commands: Mapping[str, Sequence[str]]) -> int:
+    """Make the tables; the first status that is not 0."""
+    for words in commands.values():
+        if status := subprocess.run(executable(words), cwd=ROOT, env=environment(None)).returncode:
             return status
     return 0

@@ -1,0 +1,184 @@
+"""A sweep that really runs, of commands that are a small script: order, resuming, failing, stopping, Slurm."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small_study import journal, sweep_words, write_study
+
+LAUNCH = Path(__file__).resolve().parents[1] / "launch"
+sys.path.insert(0, str(LAUNCH))
+
+from ablation import sweep  # noqa: E402
+
+ROWS = ["base", "sft", "sft-grpo", "sft-grpo-loclogic"]
+
+
+def run(study: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, str(LAUNCH / "ablate.py"), *sweep_words(study, *more)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+
+def begun(folder: Path) -> list[str]:
+    """What was begun, `unit/output` each, in order."""
+    return [line.split()[1] for line in journal(folder) if line.startswith("begin")]
+
+
+def test_a_sweep_runs_in_parallel_in_order_and_makes_its_table(tmp_path: Path) -> None:
+    study = write_study(tmp_path, steps=12)
+    done = run(study, "--parallel", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    order = begun(tmp_path)
+    assert order[0] == "run/world" and order[-1] == "run/table-4"
+    assert order.count("sft-0/train") == 1
+    for row in ("sft-longer-0", "sft-grpo-0", "sft-grpo-loclogic-0"):
+        assert order.index("sft-0/train") < order.index(f"{row}/train") < order.index(f"{row}/greedy")
+    kept = {path.name for path in (tmp_path / "results").iterdir()}
+    assert kept == {f"{row}-0.json" for row in (
+        "base", "grpo", "grpo-loclogic", "sft", "sft-longer", "sft-grpo", "sft-grpo-loclogic")}  # fmt: skip
+    notes = journal(tmp_path)
+    at_once = [one.split()[0] == "begin" == two.split()[0] for one, two in itertools.pairwise(notes)]
+    assert any(at_once), "two at a time"
+    assert "row" in done.stdout and "units done, 2 at work" in done.stdout and "sft-grpo-0: done in" in done.stdout
+    assert "--resume" in (tmp_path / "run" / "logs" / "sft-grpo-0.log").read_text()
+
+
+def test_a_finished_sweep_makes_only_its_table_again_even_without_its_run_folder(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert run(study, "--rows", *ROWS).returncode == 0
+    before = len(begun(tmp_path))
+    again = run(study, "--rows", *ROWS, "--out", str(tmp_path / "elsewhere"))
+    assert again.returncode == 0 and len(begun(tmp_path)) == before
+    assert "table 4 is not made: --rows leaves out grpo, grpo-loclogic, sft-longer" in again.stdout
+
+
+def test_a_failing_unit_stops_only_what_needs_it(tmp_path: Path) -> None:
+    study = write_study(tmp_path, fail="sft-0/train")
+    done = run(study)
+    assert done.returncode == 1
+    assert {path.stem for path in (tmp_path / "results").iterdir()} == {"base-0", "grpo-0", "grpo-loclogic-0"}
+    assert "sft-0-training: FAILED, sft ended with status 1" in done.stdout
+    assert "the reason why it fails" in done.stdout and "4 not possible without" in done.stdout
+    assert not any("table" in line for line in journal(tmp_path))
+
+
+def wait_for(folder: Path, what: str, started: subprocess.Popen[str]) -> None:
+    while not any(line.startswith(f"begin {what}") for line in journal(folder)):
+        assert started.poll() is None, f"ended before {what} began"
+        time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_sweep_ends_its_commands_and_goes_on(number: int, tmp_path: Path) -> None:
+    study = write_study(tmp_path, steps=30)
+    words = [sys.executable, str(LAUNCH / "ablate.py"), *sweep_words(study, "--rows", "grpo", "grpo-loclogic")]
+    started = subprocess.Popen([*words, "--parallel", "2"], stdout=subprocess.PIPE, text=True)
+    wait_for(tmp_path, "grpo-0/train", started)
+    wait_for(tmp_path, "grpo-loclogic-0/train", started)
+    started.send_signal(number)
+    said, _ = started.communicate(timeout=30)
+    assert started.returncode == 130 and "the same line goes on" in said
+    pids = [int(line.split()[2]) for line in journal(tmp_path)]
+    assert not any(map(alive, pids))
+    marks = json.loads((tmp_path / "run" / "marks" / "grpo-0.json").read_text())
+    assert not marks["grpo"]["finished"] and marks["grpo"]["seconds"] > 0
+    assert run(study, "--rows", "grpo", "grpo-loclogic").returncode == 0
+    order = begun(tmp_path)
+    assert order.count("run/world") == 1 and order.count("grpo-0/train") == 2
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    study = write_study(tmp_path, steps=40)
+    words = [sys.executable, str(LAUNCH / "ablate.py"), *sweep_words(study, "--rows", "grpo")]
+    first = subprocess.Popen(words, stdout=subprocess.DEVNULL, text=True)
+    wait_for(tmp_path, "grpo-0/train", first)
+    second = run(study, "--rows", "grpo")
+    assert second.returncode == 2 and "works in" in second.stderr
+    first.kill()  # its command lives on, and still holds the folder
+    first.wait()
+    assert "works in" in run(study, "--rows", "grpo").stderr
+    os.killpg(int(journal(tmp_path)[-1].split()[2]), signal.SIGKILL)
+
+
+def test_what_other_words_made_is_made_anew_when_told(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert run(study, "--rows", "base", "sft", "grpo").returncode == 0
+    config = tmp_path / "sft.yaml"
+    config.write_text(config.read_text().replace("100", "200"))
+    refused = run(study, "--rows", "base", "sft", "grpo")
+    assert refused.returncode == 2 and "results/sft-0.json" in refused.stderr and "grpo-0" not in refused.stderr
+    before = len(journal(tmp_path))
+    assert run(study, "--rows", "base", "sft", "grpo", "--overwrite").returncode == 0
+    anew = [line.split() for line in journal(tmp_path)[before:] if line.startswith("begin")]
+    assert [words[1] for words in anew] == ["sft-0/train", "sft-0/greedy", "results/sft-0.json"]
+    assert [words[-1] for words in anew[:2]] == ["--overwrite", "--overwrite"]
+    assert run(study, "--rows", "base", "sft", "grpo").returncode == 0
+
+
+def test_a_result_that_a_command_left_out_is_a_failure(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace("--commands {commands}", "--commands forged"))
+    done = run(study, "--rows", "base")
+    assert done.returncode == 1 and "base-0.json is not there or not of them" in done.stdout
+
+
+def test_a_variable_that_is_not_set_is_told_before_anything_runs(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace("--train {train}", "--train $NO_SUCH_PLACE/x"))
+    done = run(study)
+    assert done.returncode == 2 and "$NO_SUCH_PLACE/x is not set" in done.stderr and not journal(tmp_path)
+
+
+def test_gpu_hours_are_steps_times_seconds_times_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = write_study(tmp_path, gpus=8)
+    assert sweep.main([*sweep_words(study, "--rows", "sft", "sft-grpo"), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "training, made once, also the start of sft-grpo (8 GPU hours)" in text  # 10 steps of 360 s on 8
+    assert "# sft-grpo, seed 0 (16 GPU hours)" in text and "24 GPU hours" in text and "estimates" in text
+
+
+def test_slurm_jobs_wait_for_those_they_need_and_run_the_same_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = write_study(tmp_path, gpus=8)
+    assert sweep.main(sweep_words(study, "--machine", "slurm")) == 0
+    folder = tmp_path / "run" / "slurm"
+    assert f"submit them with: bash {folder / 'submit.sh'}" in capsys.readouterr().out and not journal(tmp_path)
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    # As sbatch --parsable: says a number; here it runs the job at once and notes what it should wait for.
+    (fake / "sbatch").write_text(
+        '#!/bin/bash\necho "${@: -1} $*" >> "$SUBMITTED"\nbash "${@: -1}" >/dev/null 2>&1 || exit 1\n'
+        'wc -l < "$SUBMITTED"\n'
+    )
+    (fake / "sbatch").chmod(0o755)
+    path = f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    submitted = tmp_path / "submitted"
+    done = subprocess.run(
+        [sys.executable, str(LAUNCH / "ablate.py"), *sweep_words(study, "--machine", "slurm", "--submit")],
+        env=os.environ | {"PATH": path, "SUBMITTED": str(submitted)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = [line.split() for line in submitted.read_text().splitlines()]
+    numbers = {job[0].removesuffix(".sh"): str(index) for index, job in enumerate(jobs, 1)}
+    waits = {job[0].removesuffix(".sh"): job[2] if len(job) > 3 else "" for job in jobs}
+    assert waits["data"] == "" and waits["base-0"] == f"--dependency=afterok:{numbers['data']}"
+    assert waits["sft-grpo-0"] == f"--dependency=afterok:{numbers['data']}:{numbers['sft-0-training']}"
+    assert jobs[-1][0] == "tables.sh" and "#SBATCH --gpus-per-node=8" in (folder / "sft-grpo-0.sh").read_text()
+    assert len(list((tmp_path / "results").iterdir())) == 7 and begun(tmp_path)[-1] == "run/table-4"
