@@ -18,6 +18,11 @@ LAUNCH = Path(__file__).resolve().parents[1] / "launch"
 sys.path.insert(0, str(LAUNCH))
 
 from ablation import sweep  # noqa: E402
+from ablation.overview import Screen, overview  # noqa: E402
+from ablation.plan import Place, Planner, plan  # noqa: E402
+from ablation.state import Marks  # noqa: E402
+from ablation.study import read_rows, read_study  # noqa: E402
+from ablation.work import Work  # noqa: E402
 
 ROWS = ["base", "sft", "sft-grpo", "sft-grpo-loclogic"]
 
@@ -182,3 +187,36 @@ def test_slurm_jobs_wait_for_those_they_need_and_run_the_same_commands(
     assert waits["sft-grpo-0"] == f"--dependency=afterok:{numbers['data']}:{numbers['sft-0-training']}"
     assert jobs[-1][0] == "tables.sh" and "#SBATCH --gpus-per-node=8" in (folder / "sft-grpo-0.sh").read_text()
     assert len(list((tmp_path / "results").iterdir())) == 7 and begun(tmp_path)[-1] == "run/table-4"
+
+
+def test_the_overview_tells_row_seed_stage_step_time_and_what_is_left(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, steps=40))
+    rows = read_rows()
+    place = Place(str(tmp_path / "run"), str(tmp_path / "results"), "2")
+    units = plan(Planner(study, rows, place), [rows.rows["grpo"]], [3])
+    work = Work(units, place, 1, Marks(place.run), 1, [unit.name for unit in units])
+    try:
+        while not (at_work := work.running.get("grpo-3")) or at_work.now is None or at_work.now.number < 4:
+            work.advance()
+            assert not work.failed
+            time.sleep(0.05)
+        lines = overview(work, study)
+    finally:
+        work.stop()
+    assert lines[0].split() == ["row", "seed", "stage", "step", "time", "left"]
+    row, seed, stage, step, spent, left = lines[1].split()
+    assert (row, seed, stage) == ("grpo", "3", "grpo") and step.endswith("/40")
+    assert spent.startswith("0:") and left.startswith(("0:", "1:")), "by its own pace, not the two hours of the study"
+    assert lines[-1].startswith("1 of 2 units done, 1 at work, 0 waiting; about 0:")
+    assert not work.running
+
+
+def test_the_screen_is_redrawn_in_place_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = Screen(live=False)
+    for events in (["begins"], [], []):
+        plain.show(events, ["head", "row"])
+    assert capsys.readouterr().out == "begins\nhead\nrow\n"
+    live = Screen(live=True)
+    live.show([], ["head", "row"])
+    live.show(["done"], ["head"])
+    assert capsys.readouterr().out == "head\nrow\n\x1b[2A\x1b[Jdone\nhead\n"

@@ -55,7 +55,7 @@ def sweep(options: argparse.Namespace) -> int:
     for unit in left:
         for command in unit.commands:
             executable(command.words)  # refuses what is not set before the first begins
-    pages = table_commands(study, place, whole_tables(tables, all_rows, rows))
+    pages = table_commands(study, place, whole_tables(tables, all_rows, rows), options.seeds)
     if options.machine == "slurm":
         return write_jobs(left, pages, place, study, marks, options.submit)
     print(f"{len(left)} of {len(units)} units are left to do; their output goes to {place.run}/logs", flush=True)
@@ -94,10 +94,11 @@ def _estimated(study: Study, stage: str) -> float:
     return study.estimates[stage].seconds if stage in study.estimates else 0.0
 
 
-def table_commands(study: Study, place: Place, tables: Sequence[str]) -> dict[str, list[str]]:
-    """Table -> the command that makes it."""
+def table_commands(study: Study, place: Place, tables: Sequence[str], seeds: Sequence[int]) -> dict[str, list[str]]:
+    """Table -> the command that makes it; {seeds} are several words."""
+    template = study.table.replace("{seeds}", " ".join(map(str, seeds)))
     values = {"study": study.name, "model": study.model, **vars(place)}
-    return {table: fill(study.table, values | {"table": table}) for table in tables}
+    return {table: fill(template, values | {"table": table}) for table in tables}
 
 
 def whole_tables(tables: Sequence[str], rows: Rows, asked: Sequence[Row]) -> list[str]:
