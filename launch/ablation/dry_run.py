@@ -9,16 +9,14 @@ from ablation.state import DONE
 from ablation.study import Study
 
 
-def dry_run(units: Sequence[Unit], states: Mapping[str, str], left: Sequence[Unit], study: Study, factor: int) -> str:
+def dry_run(units: Sequence[Unit], states: Mapping[str, str], left: Sequence[Unit], study: Study) -> str:
     """The commands of the units in order, a comment above each unit. left: the units that would be worked on."""
     wanted = {unit.name for unit in left}
     blocks = []
     for unit in units:
-        lines = [
-            f"# {_title(unit, units)}{_state(states[unit.name], unit.name in wanted)}{_hours(unit, study, factor)}"
-        ]
+        lines = [f"# {_title(unit, units)}{_state(states[unit.name], unit.name in wanted)}{_hours(unit, study)}"]
         blocks.append("\n".join([*lines, *(command.line() for command in unit.commands)]))
-    total = sum(gpu_hours(unit, study, factor) for unit in left)
+    total = sum(gpu_hours(unit, study) for unit in left)
     rows = sum(unit.result is not None for unit in units)
     told = f"# {rows} rows of one seed, {sum(unit.result is not None for unit in left)} of them left to do"
     if study.gpus:
@@ -29,12 +27,12 @@ def dry_run(units: Sequence[Unit], states: Mapping[str, str], left: Sequence[Uni
     return "\n\n".join([*blocks, told]) + "\n"
 
 
-def gpu_hours(unit: Unit, study: Study, factor: int = 1) -> float:
+def gpu_hours(unit: Unit, study: Study) -> float:
     """GPUs held times hours, by the estimates of the study; commands without one count as none."""
     if unit.name == DATA:
         return 0.0
     seconds = sum(study.estimates[c.stage].seconds for c in unit.commands if c.stage in study.estimates)
-    return study.gpus * seconds / factor / 3600
+    return study.gpus * seconds / 3600
 
 
 def _title(unit: Unit, units: Sequence[Unit]) -> str:
@@ -52,5 +50,5 @@ def _state(state: str, wanted: bool) -> str:
     return f" [{state}]" if state != "open" else "" if wanted else " [not needed]"
 
 
-def _hours(unit: Unit, study: Study, factor: int) -> str:
-    return f" ({gpu_hours(unit, study, factor):,.0f} GPU hours)" if study.gpus and unit.name != DATA else ""
+def _hours(unit: Unit, study: Study) -> str:
+    return f" ({gpu_hours(unit, study):,.0f} GPU hours)" if study.gpus and unit.name != DATA else ""

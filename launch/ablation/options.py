@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--results", type=Path, help="folder of the finished rows (default: results/STUDY)")
     add("--parallel", type=int, metavar="N", help="units at a time (default: 1 with a GPU, else one for each core)")
     add("--shorten", type=int, default=1, metavar="N",
-        help="a trial of the whole: steps, scenes and limits divided by N; apart from the real results")  # fmt: skip
+        help="a trial of the whole: steps and questions divided by N; apart from the real results")  # fmt: skip
     add("--overwrite", action="store_true", help="make anew what was made by other commands or configs than now")
     add("--machine", choices=("local", "slurm"), default="local",
         help="slurm: write a batch script per unit and submit.sh, and say how to submit (default: local)")  # fmt: skip
