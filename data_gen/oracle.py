@@ -8,6 +8,7 @@ with the premises alone, so that an answer cannot always be copied from the trac
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable
 from functools import partial
@@ -45,6 +46,12 @@ from rewards.response import numbers_in
 ENDINGS = ("literal", "paraphrase", "premises")
 TIE = 2  # index of the option that says neither, in all three tasks that compare
 FAR_APART = 0.3  # of the image width
+# What the two questions of a comparison ask for.
+ASKED = {
+    "distance": ("closer", "farther"),
+    "left_right": ("more to the left", "more to the right"),
+    "front_behind": ("in front", "behind"),
+}
 
 Say = Callable[..., str]
 
@@ -116,6 +123,7 @@ def _depth(question: Question, ending: str, say: Say) -> list[str]:
     slot = "depth_both" if len(cues) == 2 else "_".join(["depth", *cues])
     side = SIDES[third_of(item.pixel[0], question.width)]
     sentences = [say(slot, name=item.name, side=side, size=SIZES[level], ground=GROUNDS[level], depth=DEPTHS[level])]
+    sentences.append(say("meters", s=head_noun(item.name), m=round(item.xyz_m[2])))
     if ending == "premises":
         return sentences
     low, high = (int(number) for number in numbers_in(question.answer_text)[:2])
@@ -129,19 +137,20 @@ def _depth(question: Question, ending: str, say: Say) -> list[str]:
 def _distance(question: Question, ending: str, say: Say) -> list[str]:
     chosen = question.options.index(question.answer_text)
     nearer = chosen if question.variant == 0 else 1 - chosen
-    sentences = [_places(question, say), _compare(question, None if chosen == TIE else nearer, say)]
-    return sentences + _chosen(question, ending, ("closer", "farther")[question.variant], say)
+    compared = _compare(question, None if chosen == TIE else nearer, say)
+    return [_places(question, say), _meters(question, say), compared, *_chosen(question, ending, say)]
 
 
 def _front_behind(question: Question, ending: str, say: Say) -> list[str]:
     chosen = question.options.index(question.answer_text)
     # The first object is farther when it is in front: "Yes" to the first question, "No" to the second.
     nearer = None if chosen == TIE else int(chosen == question.variant)
-    sentences = [_places(question, say), _compare(question, nearer, say)]
+    sentences = [_places(question, say), _meters(question, say), _compare(question, nearer, say)]
     if nearer is not None:
         sentences.append(say("in_front_means"))
+    names = short_names(question.objects)
+    sentences.append(say("asked_front", a=names[0], more=ASKED[question.task][question.variant]))
     if ending == "paraphrase":
-        names = short_names(question.objects)
         slot = "none_in_front" if nearer is None else "in_front"
         sentences.append(say(slot, near=names[nearer or 0], far=names[1 - (nearer or 0)]))
     return sentences + _literal(question, ending, say)
@@ -152,15 +161,22 @@ def _left_right(question: Question, ending: str, say: Say) -> list[str]:
     names = short_names(question.objects)
     centres = say("centres", a=names[0], b=names[1], a_at=_at(a.pixel), b_at=_at(b.pixel))
     if ending == "premises":
-        return [_places(question, say), centres]
+        return [_places(question, say), centres, *_chosen(question, ending, say)]
     if question.options.index(question.answer_text) == TIE:
         relation = say("same_column")
     else:
         left, right = names if a.pixel[0] < b.pixel[0] else names[::-1]
         gap = GAPS[int(abs(a.pixel[0] - b.pixel[0]) > FAR_APART * question.width)]
         relation = say("left_of", left=left, right=right, gap=gap)
-    more = ("more to the left", "more to the right")[question.variant]
-    return [_places(question, say), relation, *_chosen(question, ending, more, say)]
+    return [_places(question, say), centres, relation, *_chosen(question, ending, say)]
+
+
+def _meters(question: Question, say: Say) -> str:
+    """How far both objects are, along the viewing axis where that is what is compared."""
+    a, b = question.objects
+    names = short_names(question.objects)
+    far_m = [item.xyz_m[2] if question.task == "front_behind" else math.hypot(*item.xyz_m) for item in (a, b)]
+    return say("meters_both", a=names[0], b=names[1], a_m=round(far_m[0]), b_m=round(far_m[1]))
 
 
 def _places(question: Question, say: Say) -> str:
@@ -184,14 +200,16 @@ def _compare(question: Question, nearer: int | None, say: Say) -> str:
     return say(*slots, near=names[0], far=names[1])
 
 
-def _chosen(question: Question, ending: str, more: str, say: Say) -> list[str]:
-    """The end of a comparison: the answer, or the object told by its kind and side."""
+def _chosen(question: Question, ending: str, say: Say) -> list[str]:
+    """The end of a comparison: what was asked for, then the answer, or the object told by its kind and side."""
+    more = ASKED[question.task][question.variant]
+    asked = say("asked_more", more=more)
     if ending != "paraphrase":
-        return _literal(question, ending, say)
+        return [asked, *_literal(question, ending, say)]
     chosen = question.options.index(question.answer_text)
     if chosen == TIE:
-        return [say("none_chosen", more=more)]
-    return [say("chosen", ref=_reference(question, chosen), more=more)]
+        return [asked, say("none_chosen", more=more)]
+    return [asked, say("chosen", ref=_reference(question, chosen), more=more)]
 
 
 def _reference(question: Question, index: int) -> str:

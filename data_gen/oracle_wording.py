@@ -39,6 +39,30 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "This makes the answer {answer}.",
         "So the answer must be {answer}.",
     ),
+    "asked_more": (
+        "Which is {more}?",
+        "Which of the two is {more}?",
+        "Which object is {more}?",
+        "Which is {more} here?",
+    ),
+    "asked_front": (
+        "Is the {a} {more}?",
+        "So is the {a} {more}?",
+        "Of the two, is the {a} {more}?",
+        "So of the two, is the {a} {more}?",
+    ),
+    "meters": (
+        "The {s} is about {m} meters ahead.",
+        "The {s} must be about {m} meters ahead.",
+        "The way to the {s} is about {m} meters.",
+        "So the {s} is about {m} meters away.",
+    ),
+    "meters_both": (
+        "The {a} is about {a_m} meters away, the {b} about {b_m}.",
+        "The {a} must be about {a_m} meters away, the {b} about {b_m}.",
+        "The way to the {a} is about {a_m} meters, and to the {b} about {b_m}.",
+        "I see the {a} about {a_m} meters away, the {b} about {b_m}.",
+    ),
     "place_down": (
         "The {name} is {side}, {ground}.",
         "I see the {name} {side}, {ground}.",
@@ -258,8 +282,9 @@ _SAMPLES: dict[str, tuple[str, ...]] = {
     "gap": GAPS, "sides": SIDES_SEEN, "pointing": POINTINGS, "spot": SPOTS, "shape": SHAPES, "off": ("left", "right"),
     "turn": (*TURNS.values(), "halfway between South and East", "halfway between North and West"),
     "camera": ("North", "South"), "low": ("4", "12"), "high": ("10", "18"),
+    "m": ("4", "12"), "a_m": ("4", "12"), "b_m": ("8", "16"),
     "sense": ("right is East and away North", "left is West", "towards me is South"),
-    "more": ("closer", "farther", "more to the left", "more to the right"),
+    "more": ("closer", "farther", "more to the left", "more to the right", "in front", "behind"),
     "ref": ("the car", "the car on the left", "the left car", "the right adult"),
     "a_at": ("[[10, 20]]",), "b_at": ("[[30, 40]]",), "box": ("[[1, 2, 3, 4]]",),
 }  # fmt: skip

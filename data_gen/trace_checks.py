@@ -29,7 +29,7 @@ TRACE_REASONS = (
     "empty_trace", "tag_in_trace", "too_long", "bare_coordinates", "coordinates_outside", "given_answer",
     "contradicts_answer", "bad_format", "wrong_answer",
 )  # fmt: skip
-MAX_WORDS = 50
+MAX_WORDS = 80
 ROUNDING_PX = 1.0
 
 

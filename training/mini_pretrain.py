@@ -2,13 +2,15 @@
 
     python training/mini_pretrain.py --out runs/mini
 
-About half an hour on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
+About 40 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
     pictures some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
     vision   the tower below a throw-away head that tells for every image token what is there
     places   captions, boxes of named objects, names of boxes; the tower is trained along
-    format    the same, and grounding questions with prompt and response as the six tasks have them
+    reading  exercises in reading: to repeat words, to pick a listed option, to compare two numbers
+    format   places and names, and grounding questions with prompt and response as the six tasks have them
+    together everything for a while
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
 of pictures that it was not trained on. `--model mini` is what seed 0 gave.
@@ -47,12 +49,13 @@ def pretrain(out: Path, seed: int, shorten: int, workers: int) -> None:
     tokenizer = train_tokenizer()
     speech, model = Speech(tokenizer), new_mini(tokenizer, seed)
     print(f"{len(pictures)} pictures, {model.num_parameters():,} parameters", flush=True)
-    vision, places, form, together = (
+    vision, places, reading, form, together = (
         replace(stage, steps=max(1, stage.steps // shorten))
-        for stage in (stages.VISION, stages.PLACES, stages.FORMAT, stages.TOGETHER)
+        for stage in (stages.VISION, stages.PLACES, stages.READING, stages.FORMAT, stages.TOGETHER)
     )
     stages.teach_vision(model, pictures, out / "vision.pt", seed, vision)
     stages.teach_places(model, speech, pictures, out / "places.pt", seed, places)
+    stages.teach_reading(model, speech, pictures, out / "reading.pt", seed, reading)
     stages.teach_format(model, speech, pictures, out / "format.pt", seed, form)
     stages.teach_together(model, speech, pictures, out / "together.pt", seed, together)
     processor = write_model(out / "model", model, tokenizer)

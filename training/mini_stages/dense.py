@@ -23,6 +23,8 @@ PARTS = {
     "row": CELLS_HW[0], "column": CELLS_HW[1], "shown": 1,
 }  # fmt: skip
 _DEPTH_UNIT_M = 10.0
+# Headings are the last thing that the tower learns.
+HEADING_WEIGHT = 3.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def dense_losses(said_NTH: Tensor, truth: CellTruth) -> dict[str, Tensor]:
         part: functional.cross_entropy(said[part][shown], truth.classes[..., index][shown])
         for index, part in enumerate(("colour", "kind", "heading"))
     }
+    losses["heading"] = HEADING_WEIGHT * losses["heading"]
     losses["box"] = 10 * functional.smooth_l1_loss(said["box"][shown], truth.values[..., :4][shown], beta=0.02)
     losses["depth"] = 2 * functional.smooth_l1_loss(said["depth"][shown], truth.values[..., 4:][shown], beta=0.1)
     losses["shown"] = functional.binary_cross_entropy_with_logits(said["shown"][..., 0], shown.float())

@@ -16,16 +16,20 @@ from training.mini_stages.dense import cell_truth, dense_losses, new_head
 from training.mini_stages.forward import image_tokens, patches_of, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
+from training.mini_stages.reading import exercise, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import Said, caption, grounding, name_in_box, place, tagged
+from training.mini_stages.texts import Grounding, Said, caption, grounding, name_in_box, place, tagged
 
 VISION = Stage("vision", 1, steps=6000, pictures_per_step=24, learning_rate=2e-3)
 PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
+READING = Stage("reading", 5, steps=400, pictures_per_step=16, learning_rate=1.5e-3)
 FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
-TOGETHER = Stage("together", 4, steps=70, pictures_per_step=16, learning_rate=1.5e-3)
+TOGETHER = Stage("together", 4, steps=100, pictures_per_step=16, learning_rate=1.5e-3)
 # As large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 0.1
 SAMPLES = 128
+EXERCISES = 5  # for each picture, while reading is taught
+LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
 
@@ -72,14 +76,25 @@ def teach_places(
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
 
 
+def teach_reading(
+    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = READING
+) -> None:
+    """Exercises in reading, beside places and names, which would be forgotten."""
+
+    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+        return [*(exercise(rng) for _ in range(EXERCISES)), *_places_and_a_name(seen, rng)]
+
+    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
 def teach_format(
     model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = FORMAT
 ) -> None:
     """Grounding questions with prompts and replies in the format of the tasks, beside places and names."""
 
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        asked = [question for question in (grounding(seen, rng), grounding(seen, rng)) if question]
-        return [*_places_and_a_name(seen, rng), *(tagged(question, rng) for question in asked)]
+        asked = [*_grounding_questions(seen, rng), *_grounding_questions(seen, rng)]
+        return [*_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
 
@@ -90,10 +105,18 @@ def teach_together(
     """Everything at once: captions are forgotten while they are not asked for, and come back in a few steps."""
 
     def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        question = grounding(seen, rng)
-        return [caption(seen), *_places_and_a_name(seen, rng), *([tagged(question, rng)] if question else [])]
+        asked = _grounding_questions(seen, rng)
+        told = [caption(seen), *_places_and_a_name(seen, rng), exercise(rng)]
+        return [*told, *(tagged(question, rng) for question in asked)]
 
     _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+
+
+def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
+    """One about what is seen, if it can be asked about, now and then one that is answered by a listed option."""
+    question, known = grounding(seen, rng), nameable(seen)
+    listed = [listed_option(known[0], rng)] if known and rng.random() < LISTED_SHARE / 2 else []
+    return [*([question] if question else []), *listed]
 
 
 def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:

@@ -1,0 +1,92 @@
+"""Exercises in reading, for which no picture is needed: to repeat words, to pick a listed option by its number, to tell
+the larger of two numbers, to find the range that holds a number.
+
+A large language model can do this before it sees its first question; without it a small one spends its few reasoning
+traces on learning to copy an option. No exercise asks about a place, a direction or a distance in a picture.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from data_gen.compass import DIRECTIONS
+from data_gen.depth_ranges import DepthRange
+from data_gen.oracle_wording import all_sentences
+from data_gen.questions import option_name
+from training.mini_stages.pictures import Seen
+from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
+
+OPTIONS = (3, 4, 5)
+WORDS_TO_REPEAT = (4, 16)
+LARGEST_NUMBER = 60
+EQUAL_SHARE = 0.2  # of the comparisons
+
+
+def exercise(rng: np.random.Generator) -> Said:
+    """A random exercise and its solution."""
+    makers = (_repeat, _option_by_number, _larger, _range_of)
+    return makers[rng.integers(len(makers))](rng)
+
+
+def listed_options(rng: np.random.Generator, count: int) -> tuple[str, ...]:
+    """Some options of one kind: directions, ranges or names."""
+    kind = rng.integers(3)
+    if kind == 0:
+        return tuple(DIRECTIONS[index] for index in rng.permutation(len(DIRECTIONS))[:count])
+    if kind == 1:
+        return tuple(_ranges(rng, count))
+    return tuple(option_name(ALL_NAMES[index]) for index in rng.choice(len(ALL_NAMES), count, replace=False))
+
+
+def listed_option(item: Seen, rng: np.random.Generator) -> Grounding:
+    """A grounding question whose answer is an option by its number: directions and ranges in the trained format."""
+    options = listed_options(rng, int(rng.choice(OPTIONS)))
+    number = int(rng.integers(len(options)))
+    question = f"Where is the {item.name}? Answer with option {number + 1}."
+    think = f"I see the {item.name} in the box {box_text(item)}. The answer is {options[number]}."
+    return Grounding(question, options, (item,), think, options[number])
+
+
+def _repeat(rng: np.random.Generator) -> Said:
+    words = _words()
+    chosen = " ".join(words[index] for index in rng.integers(len(words), size=rng.integers(*WORDS_TO_REPEAT)))
+    return Said(f"Read: {chosen}", chosen)
+
+
+def _option_by_number(rng: np.random.Generator) -> Said:
+    options = listed_options(rng, int(rng.choice(OPTIONS)))
+    number = int(rng.integers(len(options)))
+    return Said("\n".join((f"Answer with option {number + 1}.", "Options:", *options)), options[number])
+
+
+def _larger(rng: np.random.Generator) -> Said:
+    first, second = (ALL_NAMES[index] for index in rng.choice(len(ALL_NAMES), 2, replace=False))
+    a, b = (int(value) for value in rng.integers(1, LARGEST_NUMBER, size=2))
+    b = a if rng.random() < EQUAL_SHARE else b
+    word, smaller = (("larger", False), ("smaller", True))[rng.integers(2)]
+    solution = "Neither" if a == b else f"The {first if (a > b) != smaller else second}"
+    return Said(f"The {first} is {a}, the {second} is {b}. Which is {word}?", solution)
+
+
+def _range_of(rng: np.random.Generator) -> Said:
+    ranges = _ranges(rng, 3)
+    number = int(rng.integers(len(ranges)))
+    low, high = (int(word) for word in ranges[number].split() if word.isdigit())
+    return Said("\n".join((f"Which range fits {rng.integers(low, high + 1)} meters?", *ranges)), ranges[number])
+
+
+def _ranges(rng: np.random.Generator, count: int) -> list[str]:
+    """Ranges that lie apart, in any order."""
+    low_m, found = int(rng.integers(1, 8)), []
+    for _ in range(count):
+        width_m = int(rng.integers(2, 8))
+        found.append(str(DepthRange(low_m, low_m + width_m)))
+        low_m += width_m + int(rng.integers(1, 6))
+    return [found[index] for index in rng.permutation(count)]
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    return tuple(sorted({word for text in (*all_sentences(), *DIRECTIONS, *ALL_NAMES) for word in text.split()}))
