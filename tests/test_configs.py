@@ -20,7 +20,7 @@ PARTS = {
     "grpo": GRPO_PARTS,
 }
 STAGES = sorted((ROOT / "configs" / "stages").glob("*.yaml"))
-CONFIGS = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(STAGES))
+CONFIGS = sorted(path for kind in PARTS for path in (ROOT / "configs" / kind).glob("*.yaml"))
 LAUNCHES = sorted((ROOT / "launch" / "accelerate").glob("*.yaml"))
 
 
