@@ -29,10 +29,14 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Conversation:
-    """What follows a picture: ids, and how many of them, at the start, are the prompt, which is not learnt."""
+    """What follows a picture: ids, and how many of them, at the start, are the prompt, which is not learnt.
+
+    alone: it does not follow the picture, only shares its row.
+    """
 
     ids: tuple[int, ...]
     prompt_length: int
+    alone: bool = False
 
 
 def patches_of(pixels_NHWC: NDArray[np.uint8]) -> Tensor:
@@ -81,7 +85,9 @@ class SharedRows:
 
 
 def shared_rows(head: Sequence[int], conversations: Sequence[Sequence[Conversation]], pad_id: int) -> SharedRows:
-    """Rows of the head, which holds the picture's tokens, and conversations that see the head and themselves only."""
+    """Rows of the head, which holds the picture's tokens, and conversations that see themselves and, unless they are
+    alone, the head.
+    """
     head_positions = _head_positions(tuple(head))
     after = int(head_positions.max()) + 1
     longest = len(head) + max(sum(len(item.ids) for item in row) for row in conversations)
@@ -89,6 +95,7 @@ def shared_rows(head: Sequence[int], conversations: Sequence[Sequence[Conversati
     labels = torch.full_like(ids, IGNORED)
     places = torch.zeros_like(ids)
     owner = torch.full_like(ids, -1)  # conversation of each token; 0: the head
+    sees_head = torch.ones_like(ids, dtype=torch.bool)
     for row, items in enumerate(conversations):
         ids[row, : len(head)] = torch.tensor(head)
         owner[row, : len(head)] = 0
@@ -97,12 +104,14 @@ def shared_rows(head: Sequence[int], conversations: Sequence[Sequence[Conversati
             end = start + len(item.ids)
             ids[row, start:end] = torch.tensor(item.ids)
             labels[row, start + item.prompt_length : end] = ids[row, start + item.prompt_length : end]
-            places[row, start:end] = torch.arange(after, after + len(item.ids))
+            first = 0 if item.alone else after
+            places[row, start:end] = torch.arange(first, first + len(item.ids))
+            sees_head[row, start:end] = not item.alone
             owner[row, start:end] = number
             start = end
     positions = places.expand(3, -1, -1).clone()
     positions[:, :, : len(head)] = head_positions[:, None]
-    same = (owner[:, None] == owner[:, :, None]) | (owner[:, None] == 0)
+    same = (owner[:, None] == owner[:, :, None]) | ((owner[:, None] == 0) & sees_head[:, :, None])
     may_attend = same & torch.ones(longest, longest, dtype=torch.bool).tril()
     return SharedRows(ids, labels, positions, may_attend[:, None])
 

@@ -1,5 +1,5 @@
 """Exercises in reading, for which no picture is needed: to repeat words, to pick a listed option by its number, to tell
-the larger of two numbers, to find the range that holds a number.
+the larger of two numbers, to find the range that holds a number, to say what answer a text ends with.
 
 A large language model can do this before it sees its first question; without it a small one spends its few reasoning
 traces on learning to copy an option. No exercise asks about a place, a direction or a distance in a picture.
@@ -13,20 +13,22 @@ import numpy as np
 
 from data_gen.compass import DIRECTIONS
 from data_gen.depth_ranges import DepthRange
-from data_gen.oracle_wording import all_sentences
-from data_gen.questions import option_name
-from training.mini_stages.pictures import Seen
+from data_gen.oracle_wording import WORDINGS, all_sentences
+from data_gen.prompts import verifier_text
+from data_gen.questions import SAME, SAME_DEPTH, option_name
+from training.mini_stages.pictures import SHOWN_PX, Seen
 from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
 
 OPTIONS = (3, 4, 5)
 WORDS_TO_REPEAT = (4, 16)
 LARGEST_NUMBER = 60
 EQUAL_SHARE = 0.2  # of the comparisons
+POINT_SHARE = 0.15  # of the answers to be read out of a text
 
 
 def exercise(rng: np.random.Generator) -> Said:
     """A random exercise and its solution."""
-    makers = (_repeat, _option_by_number, _larger, _range_of)
+    makers = (_repeat, _option_by_number, _larger, _range_of, _conclusion)
     return makers[rng.integers(len(makers))](rng)
 
 
@@ -52,13 +54,13 @@ def listed_option(item: Seen, rng: np.random.Generator) -> Grounding:
 def _repeat(rng: np.random.Generator) -> Said:
     words = _words()
     chosen = " ".join(words[index] for index in rng.integers(len(words), size=rng.integers(*WORDS_TO_REPEAT)))
-    return Said(f"Read: {chosen}", chosen)
+    return Said(f"Read: {chosen}", chosen, alone=True)
 
 
 def _option_by_number(rng: np.random.Generator) -> Said:
     options = listed_options(rng, int(rng.choice(OPTIONS)))
     number = int(rng.integers(len(options)))
-    return Said("\n".join((f"Answer with option {number + 1}.", "Options:", *options)), options[number])
+    return Said("\n".join((f"Answer with option {number + 1}.", "Options:", *options)), options[number], alone=True)
 
 
 def _larger(rng: np.random.Generator) -> Said:
@@ -67,14 +69,32 @@ def _larger(rng: np.random.Generator) -> Said:
     b = a if rng.random() < EQUAL_SHARE else b
     word, smaller = (("larger", False), ("smaller", True))[rng.integers(2)]
     solution = "Neither" if a == b else f"The {first if (a > b) != smaller else second}"
-    return Said(f"The {first} is {a}, the {second} is {b}. Which is {word}?", solution)
+    return Said(f"The {first} is {a}, the {second} is {b}. Which is {word}?", solution, alone=True)
 
 
 def _range_of(rng: np.random.Generator) -> Said:
     ranges = _ranges(rng, 3)
     number = int(rng.integers(len(ranges)))
     low, high = (int(word) for word in ranges[number].split() if word.isdigit())
-    return Said("\n".join((f"Which range fits {rng.integers(low, high + 1)} meters?", *ranges)), ranges[number])
+    return Said(
+        "\n".join((f"Which range fits {rng.integers(low, high + 1)} meters?", *ranges)), ranges[number], alone=True
+    )
+
+
+def _conclusion(rng: np.random.Generator) -> Said:
+    """Sentences in any order, then one that gives the answer: what the verifier is asked, where it is plainly said."""
+    sentences = _sentences()
+    premises = [sentences[index] for index in rng.integers(len(sentences), size=rng.integers(1, 4))]
+    answer = _some_answer(rng)
+    told = f"[{answer}]" if answer.startswith("[") else answer.removeprefix("The ")
+    text = " ".join([*premises, WORDINGS["answer"][rng.integers(len(WORDINGS["answer"]))].format(answer=told)])
+    return Said(verifier_text(text), f"<answer>{answer}</answer>", alone=True)
+
+
+def _some_answer(rng: np.random.Generator) -> str:
+    if rng.random() < POINT_SHARE:
+        return f"[{rng.integers(SHOWN_PX[0])}, {rng.integers(SHOWN_PX[1])}]"
+    return ("Yes", "No", SAME, SAME_DEPTH, *listed_options(rng, 4))[rng.integers(8)]
 
 
 def _ranges(rng: np.random.Generator, count: int) -> list[str]:
@@ -85,6 +105,12 @@ def _ranges(rng: np.random.Generator, count: int) -> list[str]:
         found.append(str(DepthRange(low_m, low_m + width_m)))
         low_m += width_m + int(rng.integers(1, 6))
     return [found[index] for index in rng.permutation(count)]
+
+
+@cache
+def _sentences() -> tuple[str, ...]:
+    concluding = tuple(wording.partition("{")[0] for wording in WORDINGS["answer"])
+    return tuple(text for text in all_sentences() if not text.startswith(concluding))
 
 
 @cache

@@ -26,9 +26,10 @@ class Speech:
         return self._ids(f"<|im_start|>user\n<|vision_start|>{'<|image_pad|>' * IMAGE_TOKENS}<|vision_end|>")
 
     def conversation(self, said: Said) -> Conversation:
-        """Prompt and reply after the head."""
-        prompt = self._ids(f"{said.prompt}<|im_end|>\n<|im_start|>assistant\n")
-        return Conversation((*prompt, *self._ids(f"{said.reply}<|im_end|>")), len(prompt))
+        """Prompt and reply after the head, or alone."""
+        begun = "<|im_start|>user\n" if said.alone else ""
+        prompt = self._ids(f"{begun}{said.prompt}<|im_end|>\n<|im_start|>assistant\n")
+        return Conversation((*prompt, *self._ids(f"{said.reply}<|im_end|>")), len(prompt), said.alone)
 
     def rows(self, said_of_pictures: Sequence[Sequence[Said]]) -> SharedRows:
         """One row of conversations per picture."""

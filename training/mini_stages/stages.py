@@ -22,7 +22,7 @@ from training.mini_stages.texts import Grounding, Said, caption, grounding, name
 
 VISION = Stage("vision", 1, steps=6000, pictures_per_step=24, learning_rate=2e-3)
 PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
-READING = Stage("reading", 5, steps=400, pictures_per_step=16, learning_rate=1.5e-3)
+READING = Stage("reading", 5, steps=450, pictures_per_step=16, learning_rate=1.5e-3)
 FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
 TOGETHER = Stage("together", 4, steps=100, pictures_per_step=16, learning_rate=1.5e-3)
 # As large as the text's embeddings are at first.

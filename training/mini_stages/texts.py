@@ -28,10 +28,11 @@ SAME_WIDTH = 0.1
 
 @dataclass(frozen=True)
 class Said:
-    """A text that follows a picture, and the reply."""
+    """A text that follows a picture, or that stands `alone`, and the reply."""
 
     prompt: str
     reply: str
+    alone: bool = False
 
 
 @dataclass(frozen=True)
