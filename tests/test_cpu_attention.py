@@ -11,13 +11,14 @@ import torch
 from sharp_model import sharp_tiny
 from torch.nn import functional
 from transformers import DynamicCache, GenerationConfig
+from transformers.cache_utils import DynamicLayer
 
 import training.cpu_attention
 from data_gen.records import read_traces
 from training import sft
 from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, parse_arguments
 from training.cpu_attention import NAME, mixed_precision
-from training.growing_cache import ROOM, growing_cache
+from training.growing_cache import ROOM, GrowingLayer, growing_cache
 from training.learnt_only import LearntOnly, learnt_inputs
 from training.prefill import Prefixes, generate_shared
 
@@ -83,6 +84,26 @@ def test_a_growing_cache_holds_what_the_stock_cache_holds(model: Any) -> None:
         torch.testing.assert_close(ours.keys, theirs.keys)
         torch.testing.assert_close(ours.values, theirs.values)
     assert len({layer.keys.data_ptr() for layer in growing.layers}) == len(growing.layers)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: layer.batch_repeat_interleave(2),
+        lambda layer: layer.reorder_cache(torch.tensor([1, 0])),
+        lambda layer: layer.crop(-3),
+    ],
+    ids=["repeated", "reordered", "cropped"],
+)
+def test_a_growing_layer_follows_every_stock_change(change: Callable[[DynamicLayer], None]) -> None:
+    kept = []
+    for layer in (DynamicLayer(), GrowingLayer()):
+        drawn = torch.Generator().manual_seed(0)
+        layer.update(*torch.randn(2, 2, 1, 6, 8, generator=drawn))
+        change(layer)
+        layer.batch_select_indices(torch.tensor([1, 1, 0]))
+        kept.append(layer.update(*torch.randn(2, 3, 1, 2, 8, generator=drawn)))
+    torch.testing.assert_close(kept[1], kept[0])
 
 
 @pytest.mark.parametrize(

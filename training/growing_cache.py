@@ -35,9 +35,10 @@ class GrowingLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
         end = start + key_states.shape[-2]
-        if self._spacious is None or end > self._spacious[0].shape[-2]:
-            self._spacious = self._with_room(key_states, start, end + ROOM)
-        keys, values = self._spacious
+        room = self._room()
+        if room is None or end > room[0].shape[-2]:
+            room = self._with_room(key_states, start, end + ROOM)
+        keys, values = self._spacious = room
         keys[:, :, start:end], values[:, :, start:end] = key_states, value_states
         self.keys, self.values = keys[:, :, :end], values[:, :, :end]
         return self.keys, self.values
@@ -49,14 +50,18 @@ class GrowingLayer(DynamicLayer):
             keys[:, :, :filled], values[:, :, :filled] = self.keys, self.values
         return keys, values
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat every row."""
-        super().batch_repeat_interleave(repeats)
-        self._spacious = None
-
     def batch_select_indices(self, indices: Tensor) -> None:
         """Only keep some rows, in the order of `indices`; the room at the end stays."""
-        if self._spacious is not None:
-            end = self.get_seq_length()
-            keys, values = self._spacious = self._spacious[0][indices], self._spacious[1][indices]
-            self.keys, self.values = keys[:, :, :end], values[:, :, :end]
+        room = self._room()
+        if room is None:
+            super().batch_select_indices(indices)
+            return
+        end = self.get_seq_length()
+        keys, values = self._spacious = room[0][indices], room[1][indices]
+        self.keys, self.values = keys[:, :, :end], values[:, :, :end]
+
+    def _room(self) -> tuple[Tensor, Tensor] | None:
+        """The tensors with room; None when keys and values are no views of them, as after stock changes of the rows."""
+        if self._spacious is None or self.keys.data_ptr() != self._spacious[0].data_ptr():
+            return None
+        return self._spacious
