@@ -14,7 +14,7 @@ from small_study import sweep_words, write_study
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "launch"))
 
-from ablation import sweep  # noqa: E402
+from ablation import commands, sweep  # noqa: E402
 from ablation.commands import executable, fill, option, shortened  # noqa: E402
 from ablation.options import parse, place_of, study_of  # noqa: E402
 from ablation.plan import Place, Planner, Unit, needed, plan  # noqa: E402
@@ -127,6 +127,23 @@ def test_a_digest_follows_what_a_row_comes_from_and_nothing_else(tmp_path: Path)
     assert changed == {name for name in before if name.startswith("sft")}
     path.write_text(path.read_text().replace("--out {run}/world", "--more --out {run}/world"))
     assert not set(digests().items()) & set(before.items()) - {("base-0", before["base-0"])}
+
+
+def test_another_shipped_model_makes_all_rows_anew_and_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, model = write_study(tmp_path), tmp_path / "model"
+    model.mkdir()
+    monkeypatch.setattr(commands, "SHIPPED", {"mini": model})
+
+    def digests() -> dict[str, str]:
+        commands._files_digest.cache_clear()
+        return {unit.name: unit.digest for unit in units_of(path)}
+
+    (model / "model.safetensors").write_text("weights")
+    before = digests()
+    (model / "README.md").write_text("its card")
+    assert digests() == before
+    (model / "model.safetensors").write_text("other weights")
+    assert set(digests().items()) & set(before.items()) == {("data", before["data"])}
 
 
 def test_base_is_not_asked_anew_when_nothing_of_it_changed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ VARIABLE = re.compile(r"\$\{?[A-Z_]+")
 COUNTS = ("max_steps", "eval_steps", "save_steps", "logging_steps", "num_train_epochs",
           "limit", "limit_units", "held_out_limit")  # fmt: skip
 DIGEST_LENGTH = 16
+# Models that ship with the checkout: their files count, as those of configs do.
+SHIPPED = {"mini": ROOT / "training" / "mini"}
+NOT_OF_MODEL = ("README.md", "scores.json")
 
 
 @dataclass(frozen=True)
@@ -131,5 +135,15 @@ def digest(words: Sequence[str], made: Mapping[str, str]) -> str:
     """
     paths = [path for word in words for path in re.split("[:=,]", word)]
     needed = [made[out] for out in made if any(path == out or path.startswith(f"{out}/") for path in paths)]
-    told = [list(words), [_content(path) for path in configs(words)], needed]
+    models = [_files_digest(SHIPPED[word]) for word in words if word in SHIPPED]
+    told = [list(words), [_content(path) for path in configs(words)], needed, *models]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+@cache
+def _files_digest(folder: Path) -> str:
+    """Of what a model folder holds, but for what is only told about it."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in NOT_OF_MODEL):
+        found.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()
