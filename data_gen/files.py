@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from data_gen.command_line import UsageError
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file, with its folder; no half-written file ever has the final name."""
+    """Write a file, with its folder; no half-written file ever has the final name, whoever else writes it as well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     partial.replace(path)
 

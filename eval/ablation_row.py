@@ -29,6 +29,7 @@ from eval.ablation.store import keep_questions, row_file, to_json
 from eval.ablation.study import examples_of, mode_scores, questions_of_study, read_part
 
 STATE_FILE = "trainer_state.json"
+TIME_SPENT = "time_spent_s"  # training.time_spent; of the whole run, however often it was taken up again
 UNTRAINED = "none"
 CPU_FACTS = Path("/proc/cpuinfo")
 
@@ -71,12 +72,12 @@ def keep_row(options: argparse.Namespace) -> RowResult:
 def cost_of(state: dict[str, Any]) -> Cost:
     """Steps and seconds of a training, and the machine that this runs on, today.
 
-    The seconds are those that the training log tells: of a run that was taken up again, those since then.
+    The seconds are those that the last line of the training log tells. Raises UsageError when it tells none.
     """
-    seconds = [line["train_runtime"] for line in state["log_history"] if "train_runtime" in line]
+    seconds = [line[TIME_SPENT] for line in state["log_history"] if TIME_SPENT in line]
     if state["global_step"] and not seconds:
-        raise UsageError("the training log has no train_runtime: the training is not finished; go on with --resume")
-    return Cost(state["global_step"], sum(seconds), machine(), datetime.now(UTC).date().isoformat())
+        raise UsageError(f"the training log has no {TIME_SPENT}; train anew with --overwrite")
+    return Cost(state["global_step"], max(seconds, default=0.0), machine(), datetime.now(UTC).date().isoformat())
 
 
 def machine() -> str:

@@ -7,6 +7,7 @@ import math
 import random
 import shutil
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from small_questions import make_questions, perfect_output, write_small_set
 from data_gen.records import read_questions, write_rows
 from eval.ablation.curves import curves_of, thinned
 from eval.ablation.records import RowResult, TestQuestions
-from eval.ablation.store import read_kept, to_json
+from eval.ablation.store import keep_questions, read_kept, to_json
 from eval.ablation.study import shown_questions
 from eval.ablation_row import main, part_words
 from eval.surds import main as evaluate
@@ -27,10 +28,10 @@ from rewards.grading import TASKS
 IMAGES = 40
 HISTORY = [
     {"step": 5, "loss": 0.5, "rewards/acc/mean": 0.1, "rewards/acc/std": 0.3, "rewards/acc/yaw": 0.2, "kl": 0.00123456,
-     "accuracy/yaw": 0.25, "grad_norm": 3.0, "completions/mean_length": 70.94},
+     "accuracy/yaw": 0.25, "grad_norm": 3.0, "completions/mean_length": 70.94, "time_spent_s": 51.5},
     {"step": 10, "held_out/yaw": 0.4, "held_out/yaw/valid": 1.0, "held_out/score": 0.3},
     {"step": 10, "loss": math.nan, "rewards/acc/mean": 0.2},
-    {"step": 10, "train_runtime": 94.8, "train_loss": 0.002},
+    {"step": 10, "train_runtime": 43.4, "train_loss": 0.002, "time_spent_s": 94.8},
 ]  # fmt: skip
 
 
@@ -165,10 +166,19 @@ def test_questions_are_written_once_and_others_refused(
     assert not (tmp_path / "base-2.json").exists()
 
 
+def test_rows_that_end_at_once_write_their_questions_one_after_the_other(tmp_path: Path) -> None:
+    """Both find no questions there; whichever is later finds them whole, and nothing is left half-written."""
+    asked = study_questions()
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(lambda _: keep_questions(asked, tmp_path), range(32)))
+    assert all(questions.fingerprint == asked.fingerprint for questions in kept)
+    assert [path.name for path in tmp_path.iterdir()] == ["questions.json"]
+
+
 def test_what_does_not_belong_together_is_refused(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unfinished = trained(tmp_path / "unfinished", HISTORY[:2])
+    untimed = trained(tmp_path / "untimed", HISTORY[1:3])
     cases: list[tuple[dict[str, Path], object, str]] = [
         ({"greedy": runs["sampled"], "sampled": runs["greedy"]}, "none", "must be greedy"),
         ({"sampled": runs["greedy"]}, "none", "must be greedy"),
@@ -176,7 +186,7 @@ def test_what_does_not_belong_together_is_refused(
         ({"greedy": runs["depth"], "sampled": runs["depth-sampled"]}, "none", "must hold all six tasks"),
         ({"greedy": tmp_path}, "none", "is no run folder"),
         ({}, tmp_path, "has no trainer_state.json"),
-        ({}, unfinished, "the training is not finished"),
+        ({}, untimed, "has no time_spent_s"),
     ]
     for others, train, told in cases:
         assert main(words({**runs, **others}, tmp_path / "results", train)) == 2, told

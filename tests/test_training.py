@@ -63,10 +63,17 @@ def test_a_resumed_sft_continues_its_loss(traces: Path, tmp_path: Path) -> None:
     (cut / "checkpoint-6" / "config.json").write_text("{}")
     (tmp_path / "whole" / "config.yaml").rename(cut / "config.yaml")
     (tmp_path / "whole" / "checkpoint-3").rename(cut / "checkpoint-3")
+    state = cut / "checkpoint-3" / "trainer_state.json"
+    told = json.loads(state.read_text())
+    told["log_history"][-1]["time_spent_s"] = 1000.0
+    state.write_text(json.dumps(told))
     resumed = run_sft(traces, cut, *options, "--resume")
     assert {step: resumed[step] for step in (4, 5, 6)} == pytest.approx({step: whole[step] for step in (4, 5, 6)})
     # Control: from its first weights the model would be far from there.
     assert abs(whole[4] - whole[1]) > 0.3
+    spent_s = [[line["time_spent_s"] for line in log_of(folder)] for folder in (tmp_path / "whole", cut)]
+    assert all(times == sorted(times) for times in spent_s)
+    assert spent_s[0][-1] < 600 and 1000 < spent_s[1][-1] < 1600, "the time before the interruption counts"
 
 
 def test_an_unfinished_run_goes_on_only_with_its_own_options(

@@ -24,6 +24,7 @@ from training.frozen import excluded_modules, freeze, keep_features
 from training.grpo_arguments import RewardArguments
 from training.model import FRAME_FILE, LoadedModel, load_model, resolve_name, save_frame
 from training.progress import watch
+from training.time_spent import TimeSpent
 
 Row = TypeVar("Row")
 
@@ -194,6 +195,7 @@ def lora_config(arguments: ModelArguments) -> Any:
 def train(trainer: Any, loaded: LoadedModel, checkpoint: str | None, stage: str, rows: str) -> None:
     """Say what is trained on what, train (from a checkpoint if given), save the run, say where it is."""
     watch(trainer)
+    trainer.add_callback(TimeSpent)
     main = trainer.is_world_process_zero()
     if main:
         from_there = f"; goes on from {checkpoint}" if checkpoint else ""

@@ -24,11 +24,13 @@ def row_file(folder: Path, row: str, seed: int) -> Path:
 
 
 def keep_questions(questions: TestQuestions, folder: Path) -> TestQuestions:
-    """Write the questions of a study, once; what is there by then. Raises UsageError when others are there."""
+    """Write the questions of a study, once; what is there by then, which another row may have written meanwhile.
+
+    Raises UsageError when others are there.
+    """
     path = folder / QUESTIONS_FILE
     if not path.exists():
         write_whole(path, to_json(questions))
-        return questions
     there = read_kept(path, TestQuestions)
     if there.fingerprint != questions.fingerprint:
         raise UsageError(
