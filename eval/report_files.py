@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from data_gen.columns import NONE, percent
 from data_gen.pages import TASK_TITLES
+from eval.markdown_table import grid
 from eval.metrics import Difference, Interval
 from eval.summary import Summary, notes
 from eval.text_table import with_interval
@@ -74,8 +75,8 @@ def markdown(summaries: Sequence[Summary], comparisons: Sequence[Comparison], re
         f"{summaries[0].questions} questions ({summaries[0].source}), {summaries[0].scoring} scoring. Percent, with "
         "95 % intervals by bootstrap over images. Score: the plain mean of the tasks.",
         "\n".join(f"- {line}" for line in [*notes(list(summaries)), *remarks]),
-        "## Scores\n\n" + _table([head, *scores]),
-        f"## Floors on the questions of {summaries[0].label}\n\n" + _table([head, *floors]),
+        "## Scores\n\n" + grid([head, *scores]),
+        f"## Floors on the questions of {summaries[0].label}\n\n" + grid([head, *floors]),
     ]
     if comparisons:
         rows = [
@@ -83,7 +84,7 @@ def markdown(summaries: Sequence[Summary], comparisons: Sequence[Comparison], re
             + [in_words(item.differences[c]) if c in item.differences else NONE for c in columns]
             for item in comparisons
         ]
-        parts.append("## Differences, paired on the same questions\n\n" + _table([head, *rows]))
+        parts.append("## Differences, paired on the same questions\n\n" + grid([head, *rows]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -137,10 +138,3 @@ def _cell(summary: Summary, column: str) -> str:
         return with_interval(summary.score, summary.ci95)
     figures = summary.tasks.get(column)
     return with_interval(figures.score, figures.ci95) if figures else NONE
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell would end it."""
-    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    rule = [":---", *["---:"] * (len(rows[0]) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])

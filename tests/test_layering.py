@@ -92,8 +92,8 @@ def test_importing_it_pulls_in_no_heavy_library(module: str) -> None:
         "data_gen/gallery.py", "data_gen/build_cot.py", "data_gen/cot_report.py", "training/tiny.py",
         "training/merge.py", "training/sft.py",
         "data_gen/build_cyclingvqa.py", "training/grpo.py", "eval/surds.py", "eval/drivemllm.py", "eval/cyclingvqa.py",
-        "eval/export.py", "eval/report.py", "eval/ablation_row.py", "eval/ablation_table.py", "training/mini_pretrain.py",
-        "launch/ablate.py",
+        "eval/export.py", "eval/report.py", "eval/ablation_row.py", "eval/ablation_table.py",
+        "training/mini_pretrain.py", "launch/ablate.py",
     ],
 )  # fmt: skip
 def test_every_entry_point_explains_itself(script: str, tmp_path: Path) -> None:

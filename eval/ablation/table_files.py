@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from data_gen.columns import NONE, decimal, percent
 from eval.ablation.figures import SCORE, Column, RowFigures, Table
@@ -21,6 +21,7 @@ from eval.ablation.words import (
     title_of,
     titled,
 )
+from eval.markdown_table import grid
 from eval.metrics import Difference
 
 CSV_HEAD = ("kind", "row", "against", "mode", "column", "value", "low", "high", "units")
@@ -81,13 +82,6 @@ def cost_rows(table: Table) -> list[list[str]]:
         machines = "; ".join(row.machines) or NONE
         rows += [[row.spec.title, decimal(row.steps), decimal(minutes, 1), machines]] if row.spec.start else []
     return rows
-
-
-def grid(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell would end it."""
-    cells = [[item.replace("|", "\\|").replace("\n", " ") for item in row] for row in rows]
-    rule = [":---", *["---:"] * (len(rows[0]) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
 
 def comma_separated(table: Table) -> str:
