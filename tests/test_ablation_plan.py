@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ sys.path.insert(0, str(ROOT / "launch"))
 
 from ablation import commands, sweep  # noqa: E402
 from ablation.commands import executable, fill, option, shortened  # noqa: E402
+from ablation.environment import cpu_settings, environment  # noqa: E402
 from ablation.options import parse, place_of, study_of  # noqa: E402
 from ablation.plan import Place, Planner, Unit, needed, plan  # noqa: E402
 from ablation.progress import (  # noqa: E402
@@ -213,6 +215,20 @@ def test_a_trial_is_short_and_apart(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(StudyError, match="do not go to results/mini"):
         options = parse(["--table", "3", "--shorten", "2", "--results", str(ROOT / "results" / "mini")])
         place_of(options, study_of(options))
+
+
+def test_commands_on_cpus_have_their_settings_and_those_on_gpus_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"PATH": "/nowhere", "OMP_NUM_THREADS": "64", "MALLOC_TOP_PAD_": "1"})
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    mini, hub = read_study(STUDIES[0]), read_study(STUDIES[0], "some/Other-Model")
+    assert mini.name == "mini"
+    own = environment(mini, 2)
+    assert own == cpu_settings() | {
+        "PATH": "/nowhere", "OMP_NUM_THREADS": "4", "MALLOC_TOP_PAD_": "1", "HF_HUB_OFFLINE": "1"
+    }  # fmt: skip
+    assert own["MALLOC_MMAP_MAX_"] == "0" and "HF_HUB_OFFLINE" not in environment(hub, 2)
+    monkeypatch.setattr(environment.__globals__["shutil"], "which", lambda name: f"/bin/{name}")
+    assert environment(mini, 2) == {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
 
 
 @pytest.mark.parametrize(

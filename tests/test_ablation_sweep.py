@@ -194,7 +194,7 @@ def test_the_overview_tells_row_seed_stage_step_time_and_what_is_left(tmp_path: 
     rows = read_rows()
     place = Place(str(tmp_path / "run"), str(tmp_path / "results"), "2")
     units = plan(Planner(study, rows, place), [rows.rows["grpo"]], [3])
-    work = Work(units, place, 1, Marks(place.run), 1, [unit.name for unit in units])
+    work = Work(units, place, 1, Marks(place.run), dict(os.environ), [unit.name for unit in units])
     try:
         while not (at_work := work.running.get("grpo-3")) or at_work.now is None or at_work.now.number < 4:
             work.advance()

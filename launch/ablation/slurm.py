@@ -41,10 +41,15 @@ def write_jobs(
 
 
 def job(name: str, lines: Sequence[str], folder: Path, gpus: int) -> str:
-    """A batch script that runs the lines in the checkout and ends at the first that fails."""
+    """A batch script that runs the lines in the checkout and ends at the first that fails.
+
+    Without GPUs it takes the settings of `launch/cpu.env`.
+    """
     head = [f"#SBATCH --job-name={name}", f"#SBATCH --output={folder / name}.log", "#SBATCH --nodes=1"]
     head += [f"#SBATCH --gpus-per-node={gpus}"] if gpus else []
-    return "\n".join(["#!/usr/bin/env bash", *head, "set -euo pipefail", f"cd {shlex.quote(str(ROOT))}", *lines, ""])
+    begin = ["set -euo pipefail", f"cd {shlex.quote(str(ROOT))}"]
+    begin += [] if gpus else ["set -a && source launch/cpu.env && set +a"]
+    return "\n".join(["#!/usr/bin/env bash", *head, *begin, *lines, ""])
 
 
 def submission(units: Sequence[Unit], folder: Path, tables: bool) -> str:

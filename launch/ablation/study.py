@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS_FILE = ROOT / "configs" / "ablation" / "rows.yaml"
 KEYS = {"study", "model", "gpus", "data", "training", "evaluation", "summary", "table", "estimates"}
 OPTIONAL = {"gpus", "estimates"}
+OWN_MODELS = ("mini", "tiny")  # names of models that come with the checkout or are built from it
 
 
 class StudyError(ValueError):
@@ -89,6 +90,11 @@ class Study:
     summary: str
     table: str
     estimates: dict[str, Estimate]
+
+    @property
+    def model_is_here(self) -> bool:
+        """Whether the model is one of the checkout's or a folder, so that no hub is asked for it."""
+        return self.model in OWN_MODELS or (ROOT / self.model).is_dir()
 
     def training_of(self, row: Row) -> str:
         """Name of the command that trains a row: its own, else `grpo` where there are rewards, else `sft`."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +12,7 @@ from dataclasses import replace
 
 from ablation.commands import executable, fill
 from ablation.dry_run import dry_run
+from ablation.environment import environment
 from ablation.options import parallel_of, parse, place_of, rows_of, study_of
 from ablation.overview import Screen, failure, overview
 from ablation.plan import Place, Planner, Unit, needed, plan
@@ -21,7 +20,7 @@ from ablation.progress import longest_first
 from ablation.slurm import write_jobs
 from ablation.state import DONE, Marks, refuse_others, state_of
 from ablation.study import ROOT, Row, Rows, Study, StudyError
-from ablation.work import Work, environment, lock
+from ablation.work import Work, lock
 
 POLL_S = 0.3
 
@@ -59,7 +58,9 @@ def sweep(options: argparse.Namespace) -> int:
     if options.machine == "slurm":
         return write_jobs(left, pages, place, study, marks, options.submit)
     print(f"{len(left)} of {len(units)} units are left to do; their output goes to {place.run}/logs", flush=True)
-    return (work_through(left, study, place, marks, parallel_of(options)) if left else 0) or make_tables(pages)
+    return (work_through(left, study, place, marks, parallel_of(options)) if left else 0) or make_tables(
+        pages, environment(study, 1)
+    )
 
 
 def trial(study: Study, factor: int) -> Study:
@@ -73,8 +74,8 @@ def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks,
     """Do the units, showing how they stand; 0 when all are done, 1 when one failed, 130 when stopped."""
     stopped: list[int] = []
     before = {n: signal.signal(n, lambda got, frame: stopped.append(got)) for n in (signal.SIGINT, signal.SIGTERM)}
-    threads = None if shutil.which("nvidia-smi") else max(1, (os.cpu_count() or 1) // parallel)
-    work = Work(left, place, parallel, marks, threads, _order(left, study), (lock(ROOT / place.run),))
+    own = environment(study, parallel)
+    work = Work(left, place, parallel, marks, own, _order(left, study), (lock(ROOT / place.run),))
     screen = Screen()
     try:
         while not work.over and not stopped:
@@ -121,9 +122,9 @@ def whole_tables(tables: Sequence[str], rows: Rows, asked: Sequence[Row]) -> lis
     return whole
 
 
-def make_tables(commands: Mapping[str, Sequence[str]]) -> int:
-    """Make the tables; the first status that is not 0."""
+def make_tables(commands: Mapping[str, Sequence[str]], own: Mapping[str, str]) -> int:
+    """Make the tables in this environment; the first status that is not 0."""
     for words in commands.values():
-        if status := subprocess.run(executable(words), cwd=ROOT, env=environment(None)).returncode:
+        if status := subprocess.run(executable(words), cwd=ROOT, env=own).returncode:
             return status
     return 0

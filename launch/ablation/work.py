@@ -52,15 +52,15 @@ class Running:
 class Work:
     """The units that are left and how they stand.
 
-    threads: of each command, None: as many as it takes. order: names of the units, those first that should begin
-    first. locks: open files that hold the run folder, for as long as any command lives.
+    environment: of each command. order: names of the units, those first that should begin first. locks: open files
+    that hold the run folder, for as long as any command lives.
     """
 
     units: Sequence[Unit]
     place: Place
     parallel: int
     marks: Marks
-    threads: int | None
+    environment: Mapping[str, str]
     order: Sequence[str]
     locks: tuple[int, ...] = ()
     running: dict[str, Running] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Work:
             words = executable([*command.words, way] if command.resumable else command.words)
             # A session of its own, so that it ends with all its processes.
             process = subprocess.Popen(
-                words, cwd=ROOT, env=environment(self.threads), stdin=subprocess.DEVNULL, stdout=file,
+                words, cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT, start_new_session=True, pass_fds=self.locks,
             )  # fmt: skip
         self.running[unit.name] = Running(unit, command, way, process, log_start, time.monotonic(), before_s)
@@ -188,9 +188,3 @@ def lock(folder: Path) -> int:
         os.close(file)
         raise StudyError(f"another sweep, or a command that it left running, works in {folder}; end it first") from None
     return file
-
-
-def environment(threads: int | None) -> Mapping[str, str]:
-    """The environment of a command: so many threads, None: as it is; nothing that spins or is looked up by workers."""
-    own = {"TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"} | dict(os.environ)
-    return own if threads is None else own | {"OMP_NUM_THREADS": str(threads)}
