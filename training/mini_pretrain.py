@@ -1,6 +1,7 @@
 """Pretrain the mini model, a Qwen2.5-VL of two million parameters that names and places rendered objects.
 
     python training/mini_pretrain.py --out runs/mini
+    python training/mini_pretrain.py --size midi --workers 16 --out runs/midi     25 million, on a GPU
 
 About 40 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
@@ -23,46 +24,56 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_gen.command_line import positive
 from data_gen.folders import OutputFolder
 
+if TYPE_CHECKING:
+    from training.mini_stages.loop import Stage
+
+SIZES = ("mini", "midi")
 SCENES, HELD_OUT_SCENES = 1200, 60
 HELD_OUT_SEED = -1
 QUESTIONS = 300
 
 
-def pretrain(out: Path, seed: int, shorten: int, workers: int) -> None:
-    """Run all stages, as far as they are not finished, and write and score the model.
+def pretrain(options: argparse.Namespace) -> None:
+    """Run all stages, as far as they are not finished, and write and score the model."""
+    import torch
 
-    shorten: divides pictures, steps and questions, to try the whole.
-    """
-    from training.mini_stages import stages
     from training.mini_stages.architecture import new_mini
     from training.mini_stages.pictures import rendered
     from training.mini_stages.score import seeing_scores
     from training.mini_stages.speech import Speech
+    from training.mini_stages.stages import Course, teach
     from training.tiny import train_tokenizer
 
-    pictures = rendered(out / "pictures", seed, max(1, SCENES // shorten), workers)
+    out, seed, device, workers = options.out, options.seed, options.device, options.workers
+    # A GPU takes up faster than one process draws; those that draw for it are forked from one of a single thread.
+    torch.set_num_threads(1 if device == "cuda" else options.threads)
+    pictures = rendered(out / "pictures", seed, max(1, SCENES // options.shorten), workers)
     tokenizer = train_tokenizer()
-    speech, model = Speech(tokenizer), new_mini(tokenizer, seed)
+    model = new_mini(tokenizer, seed, options.size).to(device)
     print(f"{len(pictures)} pictures, {model.num_parameters():,} parameters", flush=True)
-    vision, places, reading, form, together = (
-        replace(stage, steps=max(1, stage.steps // shorten))
-        for stage in (stages.VISION, stages.PLACES, stages.READING, stages.FORMAT, stages.TOGETHER)
-    )
-    stages.teach_vision(model, pictures, out / "vision.pt", seed, vision)
-    stages.teach_places(model, speech, pictures, out / "places.pt", seed, places)
-    stages.teach_reading(model, speech, pictures, out / "reading.pt", seed, reading)
-    stages.teach_format(model, speech, pictures, out / "format.pt", seed, form)
-    stages.teach_together(model, speech, pictures, out / "together.pt", seed, together)
+    course = Course(model, Speech(tokenizer), pictures, seed, device, workers if device == "cuda" else 1)
+    for stage in stages_of(options):
+        teach(course, stage, out / f"{stage.name}.pt")
     processor = write_model(out / "model", model, tokenizer)
-    held_out = rendered(out / "pictures", HELD_OUT_SEED, max(1, HELD_OUT_SCENES // shorten), workers)
-    scores = asdict(seeing_scores(model.eval(), processor, held_out, max(1, QUESTIONS // shorten)))
+    held_out = rendered(out / "pictures", HELD_OUT_SEED, max(1, HELD_OUT_SCENES // options.shorten), workers)
+    torch.set_num_threads(workers if device == "cuda" else options.threads)  # the processor gives what a CPU takes
+    scores = asdict(seeing_scores(model.cpu().eval(), processor, held_out, max(1, QUESTIONS // options.shorten)))
     (out / "model" / "scores.json").write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     print(f"{out / 'model'}: {scores}")
+
+
+def stages_of(options: argparse.Namespace) -> list[Stage]:
+    """The stages of a size, with other numbers of steps where --steps gives them, shortened."""
+    from training.mini_stages.stages import STAGES
+
+    stages = STAGES[options.size]
+    steps = options.steps or [stage.steps for stage in stages]
+    return [replace(stage, steps=max(1, count // options.shorten)) for stage, count in zip(stages, steps, strict=True)]
 
 
 def write_model(folder: Path, model: Any, tokenizer: Any) -> Any:
@@ -89,7 +100,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("runs/mini"), help="folder to write (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of pictures, weights and draws (default: %(default)s)")
     parser.add_argument("--threads", type=positive, default=1, help="of the training (default: %(default)s)")
-    parser.add_argument("--workers", type=positive, default=1, help="that render pictures (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=positive, default=1, help="that render pictures, and draw for a GPU (default: %(default)s)"
+    )
+    parser.add_argument("--size", choices=SIZES, default="mini", help="of the model (default: %(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="of the training (default: the GPU, if there is one)")
+    parser.add_argument("--steps", type=positive, nargs=5, metavar="N", help="of the stages, in order, not as planned")
     parser.add_argument(
         "--shorten",
         type=positive,
@@ -106,17 +122,20 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; exits with 2 on a folder or a seed that cannot be used."""
     options = parse_arguments(arguments)
+    import torch
+
+    gpu = torch.cuda.is_available()
+    options.device = options.device or ("cuda" if gpu else "cpu")
     try:
         if options.seed < 0:
             raise ValueError(f"the seed must not be negative, got {options.seed}")
+        if options.device == "cuda" and not gpu:
+            raise ValueError("--device cuda, but torch sees no GPU; use --device cpu")
         OutputFolder(options.out, "mini-pretraining", options.resume, options.overwrite).prepare()
     except (FileExistsError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    import torch
-
-    torch.set_num_threads(options.threads)
-    pretrain(options.out, options.seed, options.shorten, options.workers)
+    pretrain(options)
 
 
 if __name__ == "__main__":

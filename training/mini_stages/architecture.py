@@ -1,4 +1,4 @@
-"""The mini model: a Qwen2.5-VL of the stock classes, small enough to be trained on a CPU.
+"""The mini model: a Qwen2.5-VL of the stock classes, small enough to be trained on a CPU; and a larger one, for a GPU.
 
 What made so small a model learn to place objects: `rope_theta` of 10 and 100 (at Qwen's own 1e6 the width axis keeps
 only the lowest of so few frequencies), an initial scale of 0.05, and numbers whose first embeddings vary smoothly.
@@ -17,7 +17,7 @@ from training.tiny import LARGEST_NUMBER, SPECIAL_TOKENS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 
-INITIAL_SCALE = 0.05
+INITIAL_SCALE = 0.05  # of 128 channels; falls with the root of their number
 _TEXT = {
     "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 4096, "tie_word_embeddings": True,
@@ -30,17 +30,34 @@ _VISION = {
     "fullatt_block_indexes": [0, 1, 2], "initializer_range": INITIAL_SCALE,
     "rope_parameters": {"rope_type": "axial", "rope_theta": 100.0},
 }  # fmt: skip
+_MIDI_SCALE = INITIAL_SCALE / math.sqrt(3)
+# Size -> settings of the language model and of the tower. Heads have 32 channels in mini, 64 in midi: vLLM takes both.
+SIZES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "mini": (_TEXT, _VISION),
+    "midi": (
+        _TEXT | {
+            "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 6,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [8, 12, 12]},
+            "initializer_range": _MIDI_SCALE,
+        },
+        _VISION | {
+            "depth": 6, "hidden_size": 384, "intermediate_size": 768, "num_heads": 6, "out_hidden_size": 384,
+            "fullatt_block_indexes": [0, 1, 2, 3, 4, 5], "initializer_range": _MIDI_SCALE,
+        },
+    ),
+}  # fmt: skip
 
 
-def new_mini(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen2_5_VLForConditionalGeneration:
-    """The model before any training."""
+def new_mini(tokenizer: PreTrainedTokenizerFast, seed: int, size: str = "mini") -> Qwen2_5_VLForConditionalGeneration:
+    """The model before any training. size: one of SIZES."""
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
     pad, end = ids["<|endoftext|>"], ids["<|im_end|>"]
+    text, vision = SIZES[size]
     config = Qwen2_5_VLConfig(
-        text_config={**_TEXT, "vocab_size": len(tokenizer), "pad_token_id": pad, "eos_token_id": end},
-        vision_config=dict(_VISION),
+        text_config={**text, "vocab_size": len(tokenizer), "pad_token_id": pad, "eos_token_id": end},
+        vision_config=dict(vision),
         image_token_id=ids["<|image_pad|>"],
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
@@ -55,16 +72,21 @@ def new_mini(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen2_5_VLForCond
     model.generation_config.eos_token_id = end
     numbers = tokenizer.convert_tokens_to_ids([str(number) for number in range(LARGEST_NUMBER + 1)])
     embeddings = model.get_input_embeddings().weight.data
-    embeddings[numbers] = 0.6 * embeddings[numbers] + 0.8 * smooth_embeddings(len(numbers), embeddings.shape[1])
+    embeddings[numbers] = 0.6 * embeddings[numbers] + 0.8 * smooth_embeddings(
+        len(numbers), embeddings.shape[1], text["initializer_range"]
+    )
     return model
 
 
-def smooth_embeddings(count: int, width: int) -> Tensor:
-    """(count, width): sines and cosines of the number at random phases, slow ones the strongest."""
+def smooth_embeddings(count: int, width: int, scale: float) -> Tensor:
+    """(count, width): sines and cosines of the number at random phases, slow ones the strongest.
+
+    scale: their standard deviation.
+    """
     frequencies = torch.exp(torch.linspace(math.log(0.5), math.log(24.0), width // 2)) * 2 * math.pi / count
     angles = torch.arange(count)[:, None] * frequencies + torch.rand(width // 2) * 2 * math.pi
     waves = torch.cat([angles.sin(), angles.cos()], dim=1) / frequencies.sqrt().repeat(2)
-    return waves / waves.std() * INITIAL_SCALE
+    return waves / waves.std() * scale
 
 
 @torch.no_grad()

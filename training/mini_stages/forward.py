@@ -39,10 +39,11 @@ class Conversation:
     alone: bool = False
 
 
-def patches_of(pixels_NHWC: NDArray[np.uint8]) -> Tensor:
+def patches_of(pixels_NHWC: NDArray[np.uint8], device: str = "cpu") -> Tensor:
     """(N, patches, channels) as the image processor makes them, neighbours that are merged next to each other."""
-    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (OPENAI_CLIP_MEAN, OPENAI_CLIP_STD))
-    images = (torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).permute(0, 3, 1, 2).float() / 255 - mean) / std
+    mean, std = (torch.tensor(values, device=device).view(3, 1, 1) for values in (OPENAI_CLIP_MEAN, OPENAI_CLIP_STD))
+    pixels = torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).to(device)
+    images = (pixels.permute(0, 3, 1, 2).float() / 255 - mean) / std
     count, (high, wide) = len(images), CELLS_HW
     cells = images.view(count, 3, high, MERGE, PATCH_PX, wide, MERGE, PATCH_PX).permute(0, 2, 5, 3, 6, 1, 4, 7)
     twice = cells.unsqueeze(6).expand(-1, -1, -1, -1, -1, -1, 2, -1, -1)  # a still image is two equal frames
@@ -53,7 +54,7 @@ def image_tokens(visual: Any, patches_NPC: Tensor) -> Tensor:
     """(N, image tokens, width): what the stock tower gives when all of its blocks attend to the whole picture."""
     count, patches, _ = patches_NPC.shape
     hidden = visual.patch_embed(patches_NPC.flatten(0, 1)).view(count, patches, -1)
-    grid = torch.tensor([[1, *GRID_HW]])
+    grid = torch.tensor([[1, *GRID_HW]], device=hidden.device)
     cos, sin = visual.rotary_pos_emb(hidden[0].float(), get_vision_position_ids(grid, MERGE))
     for block in visual.blocks:
         hidden = hidden + _attend(block.attn, block.norm1(hidden), cos, sin)
@@ -66,7 +67,7 @@ def _attend(attention: Any, hidden_NPC: Tensor, cos: Tensor, sin: Tensor) -> Ten
     queries, keys, values = attention.qkv(hidden_NPC).view(count, patches, 3, attention.num_heads, -1).unbind(2)
     queries, keys = apply_rotary_pos_emb_vision(queries, keys, cos, sin)
     queries, keys, values = (part.transpose(1, 2).float() for part in (queries, keys, values))
-    with torch.autocast("cpu", enabled=False):
+    with torch.autocast(hidden_NPC.device.type, enabled=False):
         mixed = functional.scaled_dot_product_attention(queries, keys, values, scale=attention.scaling)
     return attention.proj(mixed.transpose(1, 2).reshape(count, patches, -1))
 
@@ -84,9 +85,11 @@ class SharedRows:
     may_attend: Tensor
 
 
-def shared_rows(head: Sequence[int], conversations: Sequence[Sequence[Conversation]], pad_id: int) -> SharedRows:
+def shared_rows(
+    head: Sequence[int], conversations: Sequence[Sequence[Conversation]], pad_id: int, device: str = "cpu"
+) -> SharedRows:
     """Rows of the head, which holds the picture's tokens, and conversations that see themselves and, unless they are
-    alone, the head.
+    alone, the head; on a device, where the mask is made, the largest of it all.
     """
     head_positions = _head_positions(tuple(head))
     after = int(head_positions.max()) + 1
@@ -111,8 +114,9 @@ def shared_rows(head: Sequence[int], conversations: Sequence[Sequence[Conversati
             start = end
     positions = places.expand(3, -1, -1).clone()
     positions[:, :, : len(head)] = head_positions[:, None]
+    ids, labels, positions, owner, sees_head = (each.to(device) for each in (ids, labels, positions, owner, sees_head))
     same = (owner[:, None] == owner[:, :, None]) | ((owner[:, None] == 0) & sees_head[:, :, None])
-    may_attend = same & torch.ones(longest, longest, dtype=torch.bool).tril()
+    may_attend = same & torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
     return SharedRows(ids, labels, positions, may_attend[:, None])
 
 
@@ -124,6 +128,24 @@ def _head_positions(head: tuple[int, ...]) -> Tensor:
     picture = torch.stack([torch.zeros(IMAGE_TOKENS, dtype=torch.long), rows.flatten(), columns.flatten()]) + before
     text = torch.arange(before).expand(3, -1)
     return torch.cat([text, picture, torch.full((3, 1), before + max(CELLS_HW))], dim=1)
+
+
+def alone_loss(model: Any, conversations: Sequence[Conversation], pad_id: int) -> Tensor:
+    """Mean cross-entropy of what is learnt in conversations without a picture, a row each."""
+    longest = max(len(item.ids) for item in conversations)
+    ids = torch.full((len(conversations), longest), pad_id)
+    labels = torch.full_like(ids, IGNORED)
+    for row, item in enumerate(conversations):
+        ids[row, : len(item.ids)] = torch.tensor(item.ids)
+        labels[row, item.prompt_length : len(item.ids)] = ids[row, item.prompt_length : len(item.ids)]
+    hidden = model.model.language_model(
+        inputs_embeds=model.get_input_embeddings()(ids),
+        position_ids=torch.arange(longest).expand(3, len(ids), longest),
+        use_cache=False,
+    ).last_hidden_state
+    targets = labels[:, 1:]
+    learnt = targets != IGNORED
+    return functional.cross_entropy(model.lm_head(hidden[:, :-1][learnt]).float(), targets[learnt])
 
 
 def text_loss(model: Any, tokens_NTC: Tensor, rows: SharedRows) -> Tensor:

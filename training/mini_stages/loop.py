@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from data_gen.in_order import map_in_forks
 
 WARM_UP_STEPS = 60
 LEAST_SHARE = 0.03  # of the learning rate, at the end
@@ -29,13 +32,23 @@ class Stage:
     learning_rate: float
 
 
-StepLosses = Callable[[np.random.Generator], dict[str, Tensor]]
+Draw = Callable[[np.random.Generator], Any]
+StepLosses = Callable[[Any], dict[str, Tensor]]
 
 
-def train(stage: Stage, modules: Sequence[nn.Module], losses_of: StepLosses, checkpoint: Path, seed: int) -> None:
-    """Train modules on the sum of the losses that `losses_of` draws for a step; goes on from the checkpoint, if any.
+def train(
+    stage: Stage,
+    modules: Sequence[nn.Module],
+    losses_of: StepLosses,
+    checkpoint: Path,
+    seed: int,
+    draw: Draw = lambda rng: rng,
+    workers: int = 1,
+) -> None:
+    """Train modules on the sum of the losses of what is drawn for a step; goes on from the checkpoint, if any.
 
-    The checkpoint then holds the trained modules; it is written every minute.
+    The checkpoint then holds the trained modules; it is written every minute. workers: processes that draw ahead, forks
+    of this one, so that `draw` must not touch a GPU and torch must have one thread; with one, this process draws.
     """
     together = nn.ModuleList(modules)
     optimizer = torch.optim.AdamW(
@@ -45,10 +58,10 @@ def train(stage: Stage, modules: Sequence[nn.Module], losses_of: StepLosses, che
     told: dict[str, float] = {}
     begun, saved = time.process_time(), time.monotonic()
     together.train()
-    for step in range(first, stage.steps):
+    for step, drawn in enumerate(_drawn(stage, seed, draw, first, workers), start=first):
         for group in optimizer.param_groups:
             group["lr"] = stage.learning_rate * share_of_rate(step, stage.steps)
-        losses = losses_of(np.random.default_rng([seed, stage.number, step]))
+        losses = losses_of(drawn)
         torch.stack(list(losses.values())).sum().backward()
         nn.utils.clip_grad_norm_(together.parameters(), 1.0)
         optimizer.step()
@@ -64,6 +77,15 @@ def train(stage: Stage, modules: Sequence[nn.Module], losses_of: StepLosses, che
             saved = time.monotonic()
     _save(checkpoint, together, optimizer, stage.steps)
     together.eval()
+
+
+def _drawn(stage: Stage, seed: int, draw: Draw, first: int, workers: int) -> Iterator[Any]:
+    """What is drawn for every step from the first on, in order."""
+
+    def of_step(draw: Draw, step: int) -> Any:
+        return draw(np.random.default_rng([seed, stage.number, step]))
+
+    return map_in_forks(of_step, draw, range(first, stage.steps), workers)
 
 
 def share_of_rate(step: int, steps: int) -> float:
@@ -82,7 +104,7 @@ def _load(path: Path, modules: nn.Module, optimizer: torch.optim.Optimizer) -> i
     """Take up a checkpoint and give its number of steps; 0 when there is none."""
     if not path.exists():
         return 0
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, map_location="cpu", weights_only=True)
     modules.load_state_dict(state["modules"])
     optimizer.load_state_dict(state["optimizer"])
     return int(state["steps"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +11,52 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.cpu_attention import attend_on_cpu, mixed_precision
+from training.cpu_attention import attend_on_cpu
 from training.mini_stages.architecture import standardise_tokens
-from training.mini_stages.dense import cell_truth, dense_losses, new_head
-from training.mini_stages.forward import image_tokens, patches_of, text_loss
+from training.mini_stages.dense import CellTruth, cell_truth, dense_losses, new_head
+from training.mini_stages.forward import Conversation, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
 from training.mini_stages.reading import exercise, listed_option
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Grounding, Said, caption, grounding, name_in_box, place, tagged
 
-VISION = Stage("vision", 1, steps=6000, pictures_per_step=24, learning_rate=2e-3)
-PLACES = Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3)
-READING = Stage("reading", 5, steps=450, pictures_per_step=16, learning_rate=1.5e-3)
-FORMAT = Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3)
-TOGETHER = Stage("together", 4, steps=100, pictures_per_step=16, learning_rate=1.5e-3)
-# As large as the text's embeddings are at first.
-IMAGE_TOKEN_SCALE = 0.1
+# Size of the model -> its stages, in order. Those of midi are for a GPU, and untried: about twice the pictures in a
+# fraction of the steps, at about half the rates, as a wider model wants.
+STAGES = {
+    "mini": (
+        Stage("vision", 1, steps=6000, pictures_per_step=24, learning_rate=2e-3),
+        Stage("places", 2, steps=2200, pictures_per_step=16, learning_rate=1.5e-3),
+        Stage("reading", 5, steps=450, pictures_per_step=16, learning_rate=1.5e-3),
+        Stage("format", 3, steps=600, pictures_per_step=16, learning_rate=1e-3),
+        Stage("together", 4, steps=100, pictures_per_step=16, learning_rate=1.5e-3),
+    ),
+    "midi": (
+        Stage("vision", 1, steps=1000, pictures_per_step=256, learning_rate=1e-3),
+        Stage("places", 2, steps=700, pictures_per_step=64, learning_rate=8e-4),
+        Stage("reading", 5, steps=200, pictures_per_step=64, learning_rate=8e-4),
+        Stage("format", 3, steps=300, pictures_per_step=64, learning_rate=6e-4),
+        Stage("together", 4, steps=80, pictures_per_step=64, learning_rate=8e-4),
+    ),
+}
+# Of image tokens, in scales of first weights: as large as the text's embeddings are at first.
+IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 EXERCISES = 5  # for each picture, while reading is taught
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
+
+
+@dataclass(frozen=True)
+class Course:
+    """Who is taught with what. device: of the model, `cpu` or `cuda`; workers: processes that draw what is taught."""
+
+    model: Any
+    speech: Speech
+    pictures: Pictures
+    seed: int
+    device: str = "cpu"
+    workers: int = 1
 
 
 def draw_pictures(pictures: Pictures, count: int, rng: np.random.Generator) -> tuple[Pixels, list[tuple[Seen, ...]]]:
@@ -47,69 +73,79 @@ def draw_pictures(pictures: Pictures, count: int, rng: np.random.Generator) -> t
     return pixels_NHWC, objects
 
 
-def teach_vision(model: Any, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = VISION) -> None:
+def teach(course: Course, stage: Stage, checkpoint: Path) -> None:
+    """Do one stage, as far as the checkpoint has not done it."""
+    if stage.name == "vision":
+        _teach_vision(course, stage, checkpoint)
+    else:
+        _teach_texts(course, stage, checkpoint, ABOUT[stage.name])
+
+
+def _teach_vision(course: Course, stage: Stage, checkpoint: Path) -> None:
     """Train the tower below a head that is thrown away, then bring its tokens to the scale of text."""
-    visual = model.model.visual
-    torch.manual_seed(seed)
-    head = new_head(visual.config.out_hidden_size)
+    visual = course.model.model.visual
+    torch.manual_seed(course.seed)
+    head = new_head(visual.config.out_hidden_size).to(course.device)
 
-    def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
-        pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
-        with mixed_precision():
-            tokens_NTC = image_tokens(visual, patches_of(pixels_NHWC))
-        return dense_losses(head(tokens_NTC), cell_truth(objects))
+    def draw(rng: np.random.Generator) -> tuple[Pixels, CellTruth]:
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.pictures_per_step, rng)
+        return pixels_NHWC, cell_truth(objects)
 
-    train(stage, [visual, head], losses_of, checkpoint, seed)
+    def losses_of(drawn: tuple[Pixels, CellTruth]) -> dict[str, Tensor]:
+        pixels_NHWC, truth = drawn
+        with torch.autocast(course.device, torch.bfloat16):
+            tokens_NTC = image_tokens(visual, patches_of(pixels_NHWC, course.device))
+        return dense_losses(head(tokens_NTC).cpu(), truth)  # so little that no GPU is needed
+
+    train(stage, [visual, head], losses_of, checkpoint, course.seed, draw, course.workers)
     with torch.no_grad():
-        samples = image_tokens(visual, patches_of(pictures.pixels[:SAMPLES]))
-    standardise_tokens(visual.merger, samples.flatten(0, 1), IMAGE_TOKEN_SCALE)
+        samples = image_tokens(visual, patches_of(course.pictures.pixels[:SAMPLES], course.device))
+    standardise_tokens(visual.merger, samples.flatten(0, 1), IMAGE_TOKEN_SCALE * visual.config.initializer_range)
 
 
-def teach_places(
-    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = PLACES
-) -> None:
+def _teach_texts(course: Course, stage: Stage, checkpoint: Path, about: About) -> None:
+    """Train the whole model on what is said about pictures."""
+    model, speech = course.model, course.speech
+
+    def draw(rng: np.random.Generator) -> tuple[Pixels, list[list[Conversation]]]:
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.pictures_per_step, rng)
+        said = [about(seen, rng) for seen in objects]
+        return pixels_NHWC, [[speech.conversation(each) for each in of_picture] for of_picture in said]
+
+    def losses_of(drawn: tuple[Pixels, list[list[Conversation]]]) -> dict[str, Tensor]:
+        pixels_NHWC, conversations = drawn
+        rows = shared_rows(speech.head, conversations, speech.tokenizer.pad_token_id, course.device)
+        with torch.autocast(course.device, torch.bfloat16):
+            tokens_NTC = image_tokens(model.model.visual, patches_of(pixels_NHWC, course.device))
+            return {"text": text_loss(model, tokens_NTC, rows)}
+
+    if course.device == "cpu":
+        attend_on_cpu(model)
+    train(stage, [model], losses_of, checkpoint, course.seed, draw, course.workers)
+    model.set_attn_implementation("sdpa")
+
+
+def _about_places(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     """Captions, and the places and names of objects, with the tower trained along."""
-
-    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        return [caption(seen), *_places_and_a_name(seen, rng)]
-
-    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+    return [caption(seen), *_places_and_a_name(seen, rng)]
 
 
-def teach_reading(
-    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = READING
-) -> None:
+def _about_reading(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     """Exercises in reading, beside places and names, which would be forgotten."""
-
-    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        return [*(exercise(rng) for _ in range(EXERCISES)), *_places_and_a_name(seen, rng)]
-
-    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+    return [*(exercise(rng) for _ in range(EXERCISES)), *_places_and_a_name(seen, rng)]
 
 
-def teach_format(
-    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = FORMAT
-) -> None:
+def _about_format(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     """Grounding questions with prompts and replies in the format of the tasks, beside places and names."""
-
-    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        asked = [*_grounding_questions(seen, rng), *_grounding_questions(seen, rng)]
-        return [*_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
-
-    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+    asked = [*_grounding_questions(seen, rng), *_grounding_questions(seen, rng)]
+    return [*_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
 
 
-def teach_together(
-    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage = TOGETHER
-) -> None:
+def _about_everything(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     """Everything at once: captions are forgotten while they are not asked for, and come back in a few steps."""
-
-    def about(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-        asked = _grounding_questions(seen, rng)
-        told = [caption(seen), *_places_and_a_name(seen, rng), exercise(rng)]
-        return [*told, *(tagged(question, rng) for question in asked)]
-
-    _teach_texts(model, speech, pictures, checkpoint, seed, stage, about)
+    asked = _grounding_questions(seen, rng)
+    told = [caption(seen), *_places_and_a_name(seen, rng), exercise(rng)]
+    return [*told, *(tagged(question, rng) for question in asked)]
 
 
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
@@ -125,15 +161,6 @@ def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[S
     return [*map(place, known), *names]
 
 
-def _teach_texts(
-    model: Any, speech: Speech, pictures: Pictures, checkpoint: Path, seed: int, stage: Stage, about: About
-) -> None:
-    def losses_of(rng: np.random.Generator) -> dict[str, Tensor]:
-        pixels_NHWC, objects = draw_pictures(pictures, stage.pictures_per_step, rng)
-        rows = speech.rows([about(seen, rng) for seen in objects])
-        with mixed_precision():
-            return {"text": text_loss(model, image_tokens(model.model.visual, patches_of(pixels_NHWC)), rows)}
-
-    attend_on_cpu(model)
-    train(stage, [model], losses_of, checkpoint, seed)
-    model.set_attn_implementation("sdpa")
+ABOUT: dict[str, About] = {
+    "places": _about_places, "reading": _about_reading, "format": _about_format, "together": _about_everything,
+}  # fmt: skip
