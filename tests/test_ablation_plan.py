@@ -1,4 +1,4 @@
-"""What an ablation would run: its units, their digests, what counts as done, the dry run, and how progress is read."""
+"""What an ablation would run: its units, their digests, what counts as done, and the dry run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,8 @@ from ablation.commands import executable, fill, option, shortened  # noqa: E402
 from ablation.environment import cpu_settings, environment  # noqa: E402
 from ablation.options import parse, place_of, study_of  # noqa: E402
 from ablation.plan import Place, Planner, Unit, needed, plan  # noqa: E402
-from ablation.progress import (  # noqa: E402
-    Step,
-    all_left,
-    duration,
-    expected_seconds,
-    last_lines,
-    last_step,
-    longest_first,
-    seconds_left,
-)
 from ablation.state import DONE, OPEN, OTHER, Mark, Marks, state_of  # noqa: E402
-from ablation.study import Estimate, StudyError, read_rows, read_study  # noqa: E402
+from ablation.study import StudyError, read_rows, read_study  # noqa: E402
 
 PUBLISHED_3B = "Qwen/Qwen2.5-VL-3B-Instruct"
 STUDIES = sorted(path for path in (ROOT / "configs" / "ablation").glob("*.yaml") if path.name != "rows.yaml")
@@ -98,6 +88,14 @@ def test_a_study_fills_in_and_every_training_has_an_estimate(path: Path) -> None
     for word in {word for unit in units for command in unit.commands for word in command.words}:
         if word.endswith(".py"):
             assert word.split("/")[0] in ("data_gen", "training", "eval")
+
+
+def test_no_unit_of_the_mini_study_is_thought_to_take_more_than_forty_minutes() -> None:
+    path = ROOT / "configs" / "ablation" / "mini.yaml"
+    estimates = read_study(path).estimates
+    for unit in units_of(path, table="3") + units_of(path, table="4"):
+        seconds = sum(estimates[command.stage].seconds for command in unit.commands if command.resumable)
+        assert seconds <= 40 * 60, unit.name
 
 
 def test_rows_differ_as_the_tables_say() -> None:
@@ -220,8 +218,8 @@ def test_a_trial_is_short_and_apart(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_commands_on_cpus_have_their_settings_and_those_on_gpus_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "/nowhere", "OMP_NUM_THREADS": "64", "MALLOC_TOP_PAD_": "1"})
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    mini, hub = read_study(STUDIES[0]), read_study(STUDIES[0], "some/Other-Model")
-    assert mini.name == "mini"
+    path = ROOT / "configs" / "ablation" / "mini.yaml"
+    mini, hub = read_study(path), read_study(path, "some/Other-Model")
     own = environment(mini, 2)
     assert own == cpu_settings() | {
         "PATH": "/nowhere", "OMP_NUM_THREADS": "4", "MALLOC_TOP_PAD_": "1", "HF_HUB_OFFLINE": "1"
@@ -306,54 +304,6 @@ def test_bad_options_end_with_2(words: list[str], capsys: pytest.CaptureFixture[
 def test_an_unknown_row_is_told_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(["--table", "3", "--rows", "base", "--dry-run"]) == 2
     assert "--rows base: no such row; there are sft, sft-grpo" in capsys.readouterr().err
-
-
-LOG = (
-    "\n$ python training/grpo.py\nLoading weights: 100%|#####| 123/123 [00:00<00:00]\n"
-    "mini: 1.90 M parameters\n\r  0%|          | 0/150 [00:00<?, ?it/s]\r  1%|          | 1/150 [00:08<20:00, 8.1s/it]"
-    "\r                      \rstep 1: loss 0.1, reward 0.5\n\r  1%|1         | 2/150 [00:16<20:00, 8.1s/it]"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "step"),
-    [
-        (LOG, Step(2, 150)),
-        ("Loading weights: 100%|#####| 123/123 [00:00<00:00]\n", Step(123, 123)),
-        ("synthetic world:  48%|####8     | 630/1320 [00:10<00:11, 62.11image/s]", Step(630, 1320)),
-        (" 12%|#2        | 24/200 [00:10<01:15, 2.33question/s]", Step(24, 200)),
-        ("Score 12 of 20 | 5/7 questions", None),
-        ("", None),
-    ],
-)
-def test_the_last_bar_of_a_log_tells_the_step(text: str, step: Step | None) -> None:
-    assert last_step(text) == step
-
-
-def test_the_last_lines_are_without_bars() -> None:
-    assert last_lines(LOG + "\nTraceback\nValueError: no\n", 2) == ["Traceback", "ValueError: no"]
-    assert last_lines(LOG, 9)[-1] == "step 1: loss 0.1, reward 0.5"
-
-
-def test_what_is_left_is_told_by_pace_then_by_others_then_by_the_study() -> None:
-    assert seconds_left(Step(10, 100), Step(40, 100), 60) == 120
-    assert seconds_left(Step(10, 100), Step(10, 100), 60) is None
-    assert seconds_left(Step(10, 100), Step(40, 90), 60) is None
-    estimates = {"grpo": Estimate(150, 8)}
-    assert expected_seconds("grpo", {}, estimates) == 1200
-    assert expected_seconds("grpo", {"grpo": [900, 1100]}, estimates) == 1000
-    assert expected_seconds("sft", {}, estimates) is None
-    assert (duration(59.6), duration(3725), duration(None)) == ("1:00", "1:02:05", "?")
-
-
-def test_the_whole_takes_its_longest_way_or_its_work_shared_out() -> None:
-    needs = {"data": (), "sft": ("data",), "base": ("data",), "grpo": ("data", "sft")}
-    own = {"data": 10.0, "sft": 20.0, "base": 5.0, "grpo": 40.0}
-    assert all_left(own, needs, 2) == 70
-    assert all_left(own, needs, 1) == 75
-    assert all_left({"base": 5.0, "grpo": 40.0}, needs, 2) == 40
-    assert all_left({**own, "base": None}, needs, 2) is None
-    assert longest_first(own, needs) == ["data", "sft", "grpo", "base"]
 
 
 def test_a_table_is_made_of_the_seeds_that_were_asked_for() -> None:
