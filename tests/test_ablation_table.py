@@ -154,9 +154,8 @@ def test_a_task_below_its_honest_floor_is_marked_and_one_above_is_not(
     write_study(tmp_path / "results", questions, [row_result(questions, "first", 0, units)])
     told = printed(tmp_path, rows_file, capsys)
     assert re.search(r"^  greedy +33\.3 +33\.3 +100\.0 +100\.0 +0\.0↓ +0\.0↓ +0\.0↓ +0\.0↓ +0\.0↓", told, re.MULTILINE)
-    assert re.search(r"^  honest floor ", told, re.MULTILINE) and re.search(
-        r"^  best constant rank ", told, re.MULTILINE
-    )
+    for floor in ("honest floor", "best constant answer", "best constant rank", "widest depth range", "random guess"):
+        assert re.search(rf"^  {floor} .*\d\d\.\d", told, re.MULTILINE), floor
 
 
 def test_missing_seeds_and_rows_are_said(

@@ -21,6 +21,7 @@ FLOOR_LINES = {
     "honest floor": ("honest",),
     "best constant answer": ("constant_position", "constant_text", "constant_point"),
     "best constant rank": ("best_rank",),
+    "widest depth range": ("widest_option",),
     "random guess": ("independent",),
 }
 
