@@ -7,7 +7,6 @@ import math
 import random
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +165,18 @@ def test_questions_are_written_once_and_others_refused(
     assert not (tmp_path / "base-2.json").exists()
 
 
-def test_rows_that_end_at_once_write_their_questions_one_after_the_other(tmp_path: Path) -> None:
-    """Both find no questions there; whichever is later finds them whole, and nothing is left half-written."""
-    asked = study_questions()
-    with ThreadPoolExecutor(8) as pool:
-        kept = list(pool.map(lambda _: keep_questions(asked, tmp_path), range(32)))
-    assert all(questions.fingerprint == asked.fingerprint for questions in kept)
+def test_rows_that_end_at_once_both_write_their_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second row comes and goes while the first one has written its file and not yet named it."""
+    asked, write = study_questions(), Path.write_bytes
+
+    def written_meanwhile(path: Path, content: bytes) -> int:
+        count = write(path, content)
+        monkeypatch.undo()
+        assert keep_questions(asked, tmp_path).fingerprint == asked.fingerprint
+        return count
+
+    monkeypatch.setattr(Path, "write_bytes", written_meanwhile)
+    assert keep_questions(asked, tmp_path).fingerprint == asked.fingerprint
     assert [path.name for path in tmp_path.iterdir()] == ["questions.json"]
 
 
