@@ -156,6 +156,10 @@ def test_gpu_hours_are_steps_times_seconds_times_gpus(tmp_path: Path, capsys: py
     text = capsys.readouterr().out
     assert "training, made once, also the start of sft-grpo (8 GPU hours)" in text  # 10 steps of 360 s on 8
     assert "# sft-grpo, seed 0 (16 GPU hours)" in text and "24 GPU hours" in text and "estimates" in text
+    write_study(tmp_path)
+    assert sweep.main([*sweep_words(study, "--rows", "sft", "sft-grpo"), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "about 3.0 hours of one core" in text and "GPU" not in text  # 10 and 20 steps of 360 s
 
 
 def test_slurm_jobs_wait_for_those_they_need_and_run_the_same_commands(

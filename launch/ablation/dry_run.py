@@ -24,15 +24,21 @@ def dry_run(units: Sequence[Unit], states: Mapping[str, str], left: Sequence[Uni
             f"; {total:,.0f} GPU hours ({study.gpus} GPUs held while a unit runs). These are estimates, reckoned from "
             "the figures in the study file; no GPU has confirmed them"
         )
+    else:
+        told += f"; about {sum(hours(unit, study) for unit in left):.1f} hours of one core, by the study's estimates"
     return "\n\n".join([*blocks, told]) + "\n"
 
 
 def gpu_hours(unit: Unit, study: Study) -> float:
-    """GPUs held times hours, by the estimates of the study; commands without one count as none."""
+    """GPUs held times hours; the data is made without any."""
     if unit.name == DATA:
         return 0.0
-    seconds = sum(study.estimates[c.stage].seconds for c in unit.commands if c.stage in study.estimates)
-    return study.gpus * seconds / 3600
+    return study.gpus * hours(unit, study)
+
+
+def hours(unit: Unit, study: Study) -> float:
+    """What a unit takes by the estimates of the study; commands without one count as nothing."""
+    return sum(study.estimates[c.stage].seconds for c in unit.commands if c.stage in study.estimates) / 3600
 
 
 def _title(unit: Unit, units: Sequence[Unit]) -> str:
