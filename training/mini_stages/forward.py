@@ -54,8 +54,8 @@ def image_tokens(visual: Any, patches_NPC: Tensor) -> Tensor:
     """(N, image tokens, width): what the stock tower gives when all of its blocks attend to the whole picture."""
     count, patches, _ = patches_NPC.shape
     hidden = visual.patch_embed(patches_NPC.flatten(0, 1)).view(count, patches, -1)
-    grid = torch.tensor([[1, *GRID_HW]], device=hidden.device)
-    cos, sin = visual.rotary_pos_emb(hidden[0].float(), get_vision_position_ids(grid, MERGE))
+    places_P2 = get_vision_position_ids(torch.tensor([[1, *GRID_HW]]), MERGE).to(hidden.device)
+    cos, sin = visual.rotary_pos_emb(hidden[0].float(), places_P2)
     for block in visual.blocks:
         hidden = hidden + _attend(block.attn, block.norm1(hidden), cos, sin)
         hidden = hidden + block.mlp(block.norm2(hidden))
@@ -130,7 +130,7 @@ def _head_positions(head: tuple[int, ...]) -> Tensor:
     return torch.cat([text, picture, torch.full((3, 1), before + max(CELLS_HW))], dim=1)
 
 
-def alone_loss(model: Any, conversations: Sequence[Conversation], pad_id: int) -> Tensor:
+def alone_loss(model: Any, conversations: Sequence[Conversation], pad_id: int, device: str = "cpu") -> Tensor:
     """Mean cross-entropy of what is learnt in conversations without a picture, a row each."""
     longest = max(len(item.ids) for item in conversations)
     ids = torch.full((len(conversations), longest), pad_id)
@@ -138,9 +138,10 @@ def alone_loss(model: Any, conversations: Sequence[Conversation], pad_id: int) -
     for row, item in enumerate(conversations):
         ids[row, : len(item.ids)] = torch.tensor(item.ids)
         labels[row, item.prompt_length : len(item.ids)] = ids[row, item.prompt_length : len(item.ids)]
+    ids, labels = ids.to(device), labels.to(device)
     hidden = model.model.language_model(
         inputs_embeds=model.get_input_embeddings()(ids),
-        position_ids=torch.arange(longest).expand(3, len(ids), longest),
+        position_ids=torch.arange(longest, device=device).expand(3, len(ids), longest),
         use_cache=False,
     ).last_hidden_state
     targets = labels[:, 1:]
