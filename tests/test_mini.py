@@ -167,7 +167,7 @@ def test_about_the_told_share_of_grounding_replies_keeps_the_format(pictures: Pi
 
 def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SAVE_EVERY_S", 0.0)
-    stage = loop.Stage("trial", 1, steps=6, pictures_per_step=1, learning_rate=0.1)
+    stage = loop.Stage("trial", 1, steps=6, examples_per_step=1, learning_rate=0.1)
 
     def run(checkpoint: Path, stop_at: int | None = None) -> torch.Tensor:
         torch.manual_seed(0)

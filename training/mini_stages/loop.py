@@ -28,7 +28,7 @@ class Stage:
     name: str
     number: int
     steps: int
-    pictures_per_step: int
+    examples_per_step: int
     learning_rate: float
 
 

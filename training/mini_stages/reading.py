@@ -20,7 +20,8 @@ from training.mini_stages.pictures import SHOWN_PX, Seen
 from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
 
 OPTIONS = (3, 4, 5)
-WORDS_TO_REPEAT = (4, 16)
+# To repeat words is what copying is learnt from: each of them counts.
+REPEAT_SHARE, WORDS_TO_REPEAT = 0.5, (4, 24)
 LARGEST_NUMBER = 60
 EQUAL_SHARE = 0.2  # of the comparisons
 POINT_SHARE = 0.15  # of the answers to be read out of a text
@@ -28,7 +29,9 @@ POINT_SHARE = 0.15  # of the answers to be read out of a text
 
 def exercise(rng: np.random.Generator) -> Said:
     """A random exercise and its solution."""
-    makers = (_repeat, _option_by_number, _larger, _range_of, _conclusion)
+    if rng.random() < REPEAT_SHARE:
+        return _repeat(rng)
+    makers = (_option_by_number, _larger, _range_of, _conclusion)
     return makers[rng.integers(len(makers))](rng)
 
 
