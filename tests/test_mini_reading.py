@@ -1,0 +1,76 @@
+"""Exercises in reading: their solutions are right, and they are learnt as text alone, as the verifier is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from rewards.normal_form import normalise
+from rewards.response import contains_phrase, numbers_in
+from training.mini_stages.architecture import new_mini
+from training.mini_stages.forward import IMAGE_TOKENS, alone_loss, text_loss
+from training.mini_stages.pictures import Seen
+from training.mini_stages.reading import exercise, listed_option
+from training.mini_stages.speech import Speech
+from training.mini_stages.texts import Said
+from training.tiny import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def speech() -> Speech:
+    return Speech(train_tokenizer())
+
+
+def test_the_solution_of_an_exercise_stands_in_it_or_follows_from_its_numbers() -> None:
+    exercises = [exercise(np.random.default_rng(seed)) for seed in range(400)]
+    assert all(said.alone for said in exercises)
+    compared = [said for said in exercises if said.prompt.endswith(("larger?", "smaller?"))]
+    for said in exercises:
+        answer = said.reply.removeprefix("<answer>").removesuffix("</answer>")
+        words = contains_phrase(normalise(said.prompt), normalise(answer))
+        assert said.reply == "Neither" or answer in said.prompt or words, said
+    for said in compared:
+        (first, a), (second, b) = _told(said.prompt)
+        larger = said.prompt.endswith("larger?")
+        assert said.reply == ("Neither" if a == b else f"The {first if (a > b) == larger else second}")
+    fitting = [said for said in exercises if said.prompt.startswith("Which range fits")]
+    for said in fitting:
+        wanted, *_ = numbers_in(said.prompt)
+        held = [low <= wanted <= high for low, high in (numbers_in(line) for line in said.prompt.split("\n")[1:])]
+        assert sum(held) == 1 and said.prompt.split("\n")[1:][held.index(True)] == said.reply
+    assert min(len(compared), len(fitting)) > 20
+
+
+def _told(prompt: str) -> list[tuple[str, float]]:
+    parts = prompt.removeprefix("The ").partition(". ")[0].split(", the ")
+    return [(name, float(number)) for name, _, number in (part.partition(" is ") for part in parts)]
+
+
+def test_a_listed_option_is_the_one_of_its_number() -> None:
+    item = Seen(0, 1, 2, (10, 20, 60, 50), 9.0)
+    for seed in range(20):
+        asked = listed_option(item, np.random.default_rng(seed))
+        assert asked.options[int(numbers_in(asked.question)[0]) - 1] == asked.answer
+
+
+def test_what_stands_alone_is_learnt_as_text_without_a_picture(speech: Speech) -> None:
+    model = new_mini(speech.tokenizer, 0)
+    said = Said("Which is larger, 12 or 20?", "20", alone=True)
+    conversation = speech.conversation(said)
+    ids = torch.tensor([conversation.ids])
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+        stock = cross_entropy(
+            logits[0, conversation.prompt_length - 1 : -1], ids[0, conversation.prompt_length :]
+        ).item()
+        picture = torch.randn(1, IMAGE_TOKENS, model.config.text_config.hidden_size)
+        beside = text_loss(model, picture, speech.rows([[said]]))
+        by_itself = alone_loss(model, [conversation, conversation], speech.tokenizer.pad_token_id)
+        seeing = text_loss(model, picture, speech.rows([[replace(said, alone=False)]]))
+    assert beside.item() == pytest.approx(stock, abs=1e-4)
+    assert by_itself.item() == pytest.approx(stock, abs=1e-4)
+    assert abs(seeing.item() - stock) > 1e-4
