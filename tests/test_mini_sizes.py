@@ -16,7 +16,7 @@ import torch
 
 from training import mini_pretrain
 from training.mini_stages.architecture import SIZES, new_mini
-from training.mini_stages.forward import image_tokens, patches_of, shared_rows, text_loss
+from training.mini_stages.forward import alone_loss, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.pictures import Pictures, render_scenes
 from training.mini_stages.speech import Speech
 from training.mini_stages.stages import ABOUT, STAGES, Course, draw_pictures, teach
@@ -80,7 +80,7 @@ def test_stages_take_other_steps_and_are_shortened() -> None:
         return [stage.steps for stage in mini_pretrain.stages_of(mini_pretrain.parse_arguments(list(words)))]
 
     assert steps() == [stage.steps for stage in STAGES["mini"]]
-    assert steps("--size", "midi", "--steps", "9", "8", "7", "6", "5", "--shorten", "3") == [3, 2, 2, 2, 1]
+    assert steps("--size", "midi", "--steps", "9", "8", "7", "2", "--shorten", "3") == [3, 2, 2, 1]
 
 
 @pytest.mark.parametrize("words", [["--device", "cuda"], ["--steps", "1", "2"], ["--size", "maxi"]])
@@ -99,7 +99,7 @@ def test_what_processes_draw_ahead_teaches_the_same(speech: Speech, pictures: Pi
         model = new_mini(speech.tokenizer, 0)
         course = Course(model, speech, pictures, 0, workers=workers)
         for number in (0, 3):
-            stage = replace(STAGES["mini"][number], steps=2, pictures_per_step=2)
+            stage = replace(STAGES["mini"][number], steps=2, examples_per_step=2)
             teach(course, stage, tmp_path / f"{stage.name}-{workers}.pt")
         taught.append(model.state_dict())
     torch.set_num_threads(threads)
@@ -122,6 +122,7 @@ def test_nothing_of_a_step_stays_on_the_cpu(
     rows = shared_rows(speech.head, said, speech.tokenizer.pad_token_id, "meta")
     tokens_NTC = image_tokens(model.model.visual, patches_of(pixels_NHWC, "meta"))
     assert text_loss(model, tokens_NTC, rows).device.type == "meta"
+    assert alone_loss(model, said[0], speech.tokenizer.pad_token_id, "meta").device.type == "meta"
     on_cpu = shared_rows(speech.head, said, speech.tokenizer.pad_token_id)
     with pytest.raises((RuntimeError, NotImplementedError)):
         text_loss(model, tokens_NTC, on_cpu)
@@ -139,7 +140,7 @@ def test_rows_of_the_study_begin_with_what_its_pretraining_makes(tmp_path: Path)
     assert option(units["grpo-0"].commands[0].words, "model") == f"{pretraining.out}/model"
     assert option(pretraining.words, "size") == "midi"
     other = tmp_path / "study.yaml"
-    other.write_text(STUDY.read_text().replace("--steps 1000 700", "--steps 1000 701"))
+    other.write_text(STUDY.read_text().replace("--steps 1000", "--steps 1001"))
     changed = units_of(other)
     assert all(units[name].digest != changed[name].digest for name in units if units[name].result)
 
