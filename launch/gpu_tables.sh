@@ -45,7 +45,8 @@ while [ $# -gt 0 ]; do
     printf -v "${1#--}" '%s' "$2"
     shift 2
 done
-[[ $seconds =~ ^[0-9]+$ && $seconds -gt $((2 * packing_s)) ]] || refuse "--seconds must be above $((2 * packing_s)), got $seconds"
+least=$((2 * packing_s))
+[[ $seconds =~ ^[0-9]+$ && $seconds -gt $least ]] || refuse "--seconds must be above $least, got $seconds"
 case $table in
     both) tables="3 4" ;;
     3 | 4) tables=$table ;;
@@ -70,11 +71,13 @@ fi
 # A thread each: the rows share the cores, and all that is heavy is on the GPU. Memory that is freed can grow elsewhere.
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 export PYTORCH_ALLOC_CONF=expandable_segments:True
-"$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || refuse "torch sees no GPU; --dry-run needs none"
+"$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' ||
+    refuse "torch sees no GPU; --dry-run needs none"
 
 echo "installed after $SECONDS s"
 status=0
-timeout --signal=TERM --kill-after=30 $((seconds - packing_s - SECONDS)) "${sweep[@]}" 2>&1 | tee "$out/sweep.txt" || status=$?
+left=$((seconds - packing_s - SECONDS))
+timeout --signal=TERM --kill-after=30 "$left" "${sweep[@]}" 2>&1 | tee "$out/sweep.txt" || status=$?
 # 0: all done; 1: a row failed; 124: time ran out.
 echo "sweep ended with status $status after $SECONDS s"
 mkdir -p "$run" "$results"
@@ -96,7 +99,8 @@ PY
 }
 {
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
-    echo "sweep: status $status, $SECONDS s with installation; rows finished: $(find "$results" -name "*-$seed.json" | wc -l)"
+    echo "sweep: status $status, $SECONDS s with installation"
+    echo "rows finished: $(find "$results" -name "*-$seed.json" | wc -l)"
     seconds_spent
     for file in runs/midi/model/scores.json "$run"/table-*.md; do
         [ -f "$file" ] && printf '\n%s\n' "$file" && cat "$file"

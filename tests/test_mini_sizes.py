@@ -140,7 +140,7 @@ def test_rows_of_the_study_begin_with_what_its_pretraining_makes(tmp_path: Path)
     assert option(units["grpo-0"].commands[0].words, "model") == f"{pretraining.out}/model"
     assert option(pretraining.words, "size") == "midi"
     other = tmp_path / "study.yaml"
-    other.write_text(STUDY.read_text().replace("--steps 1000", "--steps 1001"))
+    other.write_text(STUDY.read_text().replace("--steps 700", "--steps 701"))
     changed = units_of(other)
     assert all(units[name].digest != changed[name].digest for name in units if units[name].result)
 
