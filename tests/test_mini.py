@@ -11,6 +11,9 @@ import torch
 from PIL import Image
 from torch import nn
 
+from data_gen.build_surds import main as build_surds
+from data_gen.synthetic import WorldSpec, write_world
+from eval.surds import main as surds
 from rewards.response import parse
 from training import mini_pretrain
 from training.mini_stages import loop
@@ -199,3 +202,19 @@ def test_the_whole_pretraining_runs_and_goes_on(tmp_path: Path, capsys: pytest.C
     mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600", "--resume"])
     again = load_model(str(tmp_path / "mini" / "model")).model.state_dict()
     assert all(torch.equal(value, again[name]) for name, value in loaded.model.state_dict().items())
+
+
+def test_some_of_its_sampled_answers_on_the_six_tasks_are_well_formed(tmp_path: Path) -> None:
+    world = tmp_path / "world"
+    write_world(world, WorldSpec(8, 3, depths_m=(7.0, 28.0), seed=TEST_SEED))
+    told = ["--nuscenes", str(world), "--version", "v1.0-synthetic", "--describer", "truth", "--workers", "1"]
+    build_surds([*told, "--depth-ranges", "fair", "--limit-units", "20", "--out", str(tmp_path / "surds")])
+    asked = ["--data", str(tmp_path / "surds"), "--ckpt", "mini", "--temperature", "1", "--max-new-tokens", "144"]
+    assert surds([*asked, "--batch-size", "100", "--out", str(tmp_path / "eval")]) == 0
+    summary = json.loads((tmp_path / "eval" / "summary.json").read_text())
+    card = json.loads((MINI / "scores.json").read_text())["six_tasks"]
+    assert summary["questions"] == 200
+    spread = 3 * (card["well_formed"] * (1 - card["well_formed"]) / 200) ** 0.5
+    assert summary["well_formed"] == pytest.approx(card["well_formed"], abs=spread + 0.03)
+    assert 0.1 < card["well_formed"] < 0.5  # something for GRPO to reward, and much to learn
+    assert summary["score"] == pytest.approx(card["score"], abs=0.06)

@@ -6,11 +6,12 @@
 About 40 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
-    pictures some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
-    vision   the tower below a throw-away head that tells for every image token what is there
-    reading  exercises in reading, without pictures: to repeat words, to pick a listed option, to compare numbers
-    places   captions, boxes of named objects, names of boxes; the tower is trained along
-    format   grounding questions with prompt and response as the six tasks have them, beside all the rest
+    pictures  some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
+    vision    the tower below a throw-away head that tells for every image token what is there
+    reading   exercises in reading, without pictures: to repeat words, to pick a listed option, to compare numbers
+    places    captions, boxes of named objects, names of boxes; the tower is trained along
+    format    grounding questions with prompt and response as the six tasks have them, beside all the rest
+    grounding more of them: far behind a picture, in a long prompt, objects are hard to place
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
 of pictures that it was not trained on. `--model mini` is what seed 0 gave.
@@ -104,7 +105,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=SIZES, default="mini", help="of the model (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the training (default: the GPU, if there is one)")
-    parser.add_argument("--steps", type=positive, nargs=4, metavar="N", help="of the stages, in order, not as planned")
+    parser.add_argument("--steps", type=positive, nargs=5, metavar="N", help="of the stages, in order, not as planned")
     parser.add_argument(
         "--shorten",
         type=positive,

@@ -30,18 +30,21 @@ STAGES = {
         Stage("reading", 5, steps=800, examples_per_step=64, learning_rate=1.5e-3),
         Stage("places", 2, steps=1500, examples_per_step=16, learning_rate=1.5e-3),
         Stage("format", 3, steps=550, examples_per_step=16, learning_rate=1e-3),
+        Stage("grounding", 4, steps=600, examples_per_step=16, learning_rate=1e-3),
     ),
     "midi": (
         Stage("vision", 1, steps=1000, examples_per_step=256, learning_rate=1e-3),
         Stage("reading", 5, steps=400, examples_per_step=256, learning_rate=8e-4),
         Stage("places", 2, steps=700, examples_per_step=64, learning_rate=8e-4),
         Stage("format", 3, steps=300, examples_per_step=64, learning_rate=6e-4),
+        Stage("grounding", 4, steps=200, examples_per_step=64, learning_rate=6e-4),
     ),
 }
 # Of image tokens, in scales of first weights: as large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
+QUESTIONS_PER_PICTURE = 3  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -155,6 +158,13 @@ def _about_format(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     return [*told, *_places_and_a_name(seen, rng), exercise(rng), *asked]
 
 
+def _about_grounding(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+    """Several grounding questions for each picture: far behind it, in a long prompt, objects are hard to place."""
+    asked = [question for _ in range(QUESTIONS_PER_PICTURE) for question in _grounding_questions(seen, rng)]
+    told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
+    return [*told, *_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
+
+
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
     """One about what is seen, if it can be asked about, now and then one that is answered by a listed option."""
     question, known = grounding(seen, rng), nameable(seen)
@@ -168,4 +178,4 @@ def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[S
     return [*map(place, known), *names]
 
 
-ABOUT: dict[str, About] = {"places": _about_places, "format": _about_format}
+ABOUT: dict[str, About] = {"places": _about_places, "format": _about_format, "grounding": _about_grounding}
