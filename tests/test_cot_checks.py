@@ -17,7 +17,7 @@ FAULTY = [
     (CLOSER, "I use <answer> here.", "tag_in_trace"),
     (CLOSER, "The truck is lower.<|im_end|>", "tag_in_trace"),
     (CLOSER, "It is lower. </think> And closer.", "bad_format"),
-    (CLOSER, "word " * 51, "too_long"),
+    (CLOSER, "word " * 81, "too_long"),
     (CLOSER, "The truck at [950, 400] is lower.", "bare_coordinates"),
     (CLOSER, "The truck at (950, 400) is lower.", "bare_coordinates"),
     (CLOSER, "The truck at [[950, 400, 7]] is lower.", "bare_coordinates"),

@@ -15,9 +15,9 @@ from test_cot_oracle import nearer_by_words
 from data_gen.build_cot import main
 from data_gen.compass import DIRECTIONS, opposite
 from data_gen.oracle import TIE, ending_of, oracle_trace
-from data_gen.oracle_cues import head_noun, level_of
+from data_gen.oracle_cues import head_noun
 from data_gen.oracle_misread import misread
-from data_gen.oracle_wording import DEPTHS, POINTINGS
+from data_gen.oracle_wording import POINTINGS
 from data_gen.questions import PIXEL_TIE_PX
 from data_gen.records import Question, Trace, question_to_row, read_traces, write_rows
 from data_gen.trace_checks import ends_with_answer, trace_problems
@@ -47,14 +47,9 @@ def told_pixel(question: Question, reasoning: str) -> str:
 
 
 def told_depth(question: Question, reasoning: str) -> str | None:
-    """The option that the trace says, or the only one at the level that it says."""
-    said = numbers_in(reasoning)
-    levels = {option: level_of(sum(numbers_in(option)[:2]) / 2) for option in question.options}
-    if said:
-        return next(option for option in question.options if numbers_in(option)[:2] == said[:2])
-    words = sorted(DEPTHS, key=len, reverse=True)
-    level = DEPTHS.index(next(word for word in words if re.search(rf"\b{word}\b", reasoning)))
-    fitting = [option for option in levels if levels[option] == level]
+    """The only option that holds the metres that the trace says first."""
+    metres, *_ = numbers_in(reasoning)
+    fitting = [option for option in question.options if numbers_in(option)[0] <= metres <= numbers_in(option)[1]]
     return fitting[0] if len(fitting) == 1 else None
 
 

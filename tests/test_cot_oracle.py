@@ -19,7 +19,7 @@ from data_gen.oracle_wording import SIDES_SEEN, WORDINGS, all_sentences
 from data_gen.questions import own_units, questions_of
 from data_gen.records import Question
 from data_gen.scene_records import SceneImage, read_scenes
-from data_gen.trace_checks import ends_with_answer, trace_problems
+from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS
 from rewards.response import parse
@@ -87,8 +87,23 @@ def test_a_trace_says_no_more_than_the_picture_and_the_options() -> None:
     for question in questions():
         reasoning = oracle_trace(question).reasoning
         prose = re.sub(r"\[\[[^\]]*\]\]", "", reasoning)
-        assert set(re.findall(r"[\d.]*\d", prose)) <= set(re.findall(r"\d+", " ".join(question.options))), reasoning
-        assert len(reasoning.split()) <= 50
+        places_m = [item.xyz_m for item in question.objects]
+        ahead = question.task in ("depth", "front_behind")
+        far_m = {str(round(xyz_m[2] if ahead else math.hypot(*xyz_m))) for xyz_m in places_m}
+        known = far_m | set(re.findall(r"\d+", " ".join(question.options)))
+        assert set(re.findall(r"[\d.]*\d", prose)) <= known, reasoning
+        assert len(reasoning.split()) <= MAX_WORDS
+
+
+def test_comparisons_ask_again_what_the_question_asks() -> None:
+    more = {
+        "distance": ("closer", "farther"), "left_right": ("more to the left", "more to the right"),
+        "front_behind": ("in front", "behind"),
+    }  # fmt: skip
+    for question in questions():
+        if question.task in more:
+            asked = [part for part in re.split(r"(?<=[.?]) ", oracle_trace(question).reasoning) if part.endswith("?")]
+            assert len(asked) == 1 and more[question.task][question.variant] in asked[0]
 
 
 @pytest.mark.parametrize("variant", [0, 1])
