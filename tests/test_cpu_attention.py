@@ -10,7 +10,7 @@ import pytest
 import torch
 from sharp_model import sharp_tiny
 from torch.nn import functional
-from transformers import DynamicCache, GenerationConfig
+from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 import training.cpu_attention
@@ -20,7 +20,6 @@ from training.arguments import DataArguments, ModelArguments, SurdsSFTConfig, pa
 from training.cpu_attention import NAME, mixed_precision
 from training.growing_cache import ROOM, GrowingLayer, growing_cache
 from training.learnt_only import LearntOnly, learnt_inputs
-from training.prefill import Prefixes, generate_shared
 
 LENGTHS = (30, 17)  # of two texts, in tokens; padded on the left
 
@@ -104,29 +103,6 @@ def test_a_growing_layer_follows_every_stock_change(change: Callable[[DynamicLay
         layer.batch_select_indices(torch.tensor([1, 1, 0]))
         kept.append(layer.update(*torch.randn(2, 3, 1, 2, 8, generator=drawn)))
     torch.testing.assert_close(kept[1], kept[0])
-
-
-@pytest.mark.parametrize(
-    "options", [{"do_sample": True, "repetition_penalty": 1.1}, {"do_sample": False}], ids=["sampled", "greedy"]
-)
-def test_rows_that_end_early_are_left_out_and_nothing_else_changes(model: Any, options: dict[str, Any]) -> None:
-    ids = texts(model, (9, 6, 9))
-    prompts = Prefixes(*(part.repeat_interleave(4, 0) for part in ids.values()))
-    ends = list(range(30, 60))  # many, so that rows end at different times
-    config = GenerationConfig(max_new_tokens=60, eos_token_id=ends, pad_token_id=0, **options)
-    computed: list[int] = []
-    hook = model.register_forward_pre_hook(
-        lambda _, args, told: computed.append(len(told["input_ids"])), with_kwargs=True
-    )
-    torch.manual_seed(3)
-    tokens = generate_shared(model, prompts, 0, generation_config=config)
-    hook.remove()
-    torch.manual_seed(3)
-    stock = model.generate(input_ids=prompts.input_ids, attention_mask=prompts.attention_mask, generation_config=config)
-    assert torch.equal(tokens, stock)
-    written = (tokens[:, 9:] != 0).sum(1)
-    assert written.min() < written.max() / 2
-    assert sum(computed[1:]) < 0.9 * len(tokens) * (tokens.shape[1] - 9)
 
 
 @pytest.fixture

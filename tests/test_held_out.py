@@ -67,7 +67,7 @@ def test_the_score_is_the_evaluators(small: Path, learned: Path, tmp_path: Path)
         assert held_out[f"held_out/{task}"] == figures["score"], task
         assert held_out[f"held_out/{task}/valid"] == figures["valid_rate"], task
     scores = [figures["score"] for figures in summary["tasks"].values()]
-    assert min(scores) < 0.5 < max(scores)  # neither an untrained model nor a perfect one would show much
+    assert min(scores) < 0.5 <= max(scores)  # neither an untrained model nor a perfect one would show much
 
 
 def weights_of(trainer: Any) -> list[torch.Tensor]:
