@@ -15,7 +15,7 @@ from eval.engines import Reply, Request, by_image, open_shown, windows
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from eval.going_on import Choose
+    from training.going_on import Choose
     from training.model import LoadedModel
 
 # A checkpoint's own sampling settings would make greedy decoding warn, or no longer greedy. Samples are drawn by
@@ -69,7 +69,7 @@ class HfEngine:
 
     def _shared(self, batch: Sequence[Request], images: Sequence[Sequence[Image]]) -> list[Reply]:
         """What prompts with the same images have in front, up to the last image, encoded once."""
-        from eval.going_on import go_on
+        from training.going_on import go_on
         from training.prefill import Continuation, Prefixes, begin_rows
 
         tokenizer = self.loaded.processor.tokenizer

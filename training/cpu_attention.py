@@ -16,6 +16,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from training.behind_prompts import SharedPrompts, attend_behind
+
 NAME = "sdpa_on_cpu"
 
 
@@ -41,11 +43,19 @@ def cpu_attention(
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
+    behind: SharedPrompts | None = None,
     **settings: Any,
 ) -> tuple[Tensor, None]:
-    """Query (B, heads, L, channels), key and value (B, key heads, places, channels) -> (B, L, heads, channels)."""
+    """Query (B, heads, L, channels), key and value (B, key heads, places, channels) -> (B, L, heads, channels).
+
+    behind: prompts that are seen too, for one new token (L of 1) of every row.
+    """
     with torch.autocast("cpu", enabled=False):
         parts = query.float(), key.float(), value.float()
+        if behind is not None:
+            scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+            mixed = attend_behind(behind, module.layer_idx, *parts, scale)
+            return mixed.transpose(1, 2).to(query.dtype), None
         if attention_mask is None:
             options = {"dropout": dropout, "scaling": scaling, **settings}
             return sdpa_attention_forward(module, *parts, None, **options)[0].to(query.dtype), None

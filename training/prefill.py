@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from training.behind_prompts import SharedPrompts, shared_prompts
+from training.growing_cache import growing_cache
+
 FAMILIES = ("qwen2_5_vl",)
 
 
@@ -45,7 +48,8 @@ def can_share(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class BegunRows:
-    """Rows to go on with. cache: of all their tokens but the last ones, one at least.
+    """Rows to go on with. cache: of all their tokens but the last ones, one at least; with `behind`, of none, as that
+    has all but the last.
 
     input_ids, attention_mask: (rows, length), the rows whole, their pads wherever they are. offsets: (rows, 1), from a
     text token's count in its row to its position.
@@ -55,6 +59,7 @@ class BegunRows:
     input_ids: Tensor
     attention_mask: Tensor
     offsets: Tensor
+    behind: SharedPrompts | None = None
 
 
 @torch.no_grad()
@@ -121,19 +126,36 @@ def _extend(
     cache.batch_select_indices(torch.tensor([place[row] for row in rows], device=input_ids.device))
 
 
+@torch.no_grad()
+def begin_behind(model: Any, prompts: Prefixes) -> BegunRows:
+    """Whole prompts (B, L) to go on with, each distinct one computed once and kept once; see `distinct_prompts`.
+
+    For models with the attention of `training/cpu_attention.py`.
+    """
+    firsts, of_row = distinct_prompts(prompts, model)
+    heads = _without_last_token(_rows(prompts, firsts, model))
+    cache, deltas_N1 = prefill(model, heads)
+    behind = shared_prompts(cache, heads.attention_mask, of_row)
+    own = growing_cache(model.config)
+    return BegunRows(own, prompts.input_ids, prompts.attention_mask, deltas_N1[of_row], behind)
+
+
 def generate_shared(model: Any, prompts: Prefixes, pad_id: int, **settings: Any) -> Tensor:
     """`model.generate` of whole prompts (B, L), equal up to rounding; equal prompts are prefilled once.
 
     Prompts are equal when their tokens and the pixels of their images are. Returns prompts and new tokens.
     """
     firsts, of_row = distinct_prompts(prompts, model)
-    heads = _rows(prompts, firsts, model)
-    # The last token of a prompt is run row by row: what follows it is drawn from there.
-    heads = replace(heads, input_ids=heads.input_ids[:, :-1], attention_mask=heads.attention_mask[:, :-1])
+    heads = _without_last_token(_rows(prompts, firsts, model))
     last_ids = prompts.input_ids[:, -1].tolist()
     rows = [Continuation(prefix, (last,)) for prefix, last in zip(of_row, last_ids, strict=True)]
     new = generate_from(model, heads, rows, pad_id, **settings)
     return torch.cat([prompts.input_ids, new], dim=1)
+
+
+def _without_last_token(prompts: Prefixes) -> Prefixes:
+    """The last token of a prompt is run row by row: what follows it is drawn from there."""
+    return replace(prompts, input_ids=prompts.input_ids[:, :-1], attention_mask=prompts.attention_mask[:, :-1])
 
 
 def distinct_prompts(prompts: Prefixes, model: Any) -> tuple[list[int], list[int]]:
@@ -188,8 +210,6 @@ def _rows(prompts: Prefixes, rows: Sequence[int], model: Any) -> Prefixes:
 
 def prefill(model: Any, prefixes: Prefixes) -> tuple[Any, Tensor]:
     """The cache of N prefixes, and (N, 1) offsets from a text token's count in its row to its position."""
-    from training.growing_cache import growing_cache
-
     is_image = (prefixes.input_ids == model.config.image_token_id).int()
     positions_3NL, deltas_N1 = model.model.get_rope_index(
         prefixes.input_ids,

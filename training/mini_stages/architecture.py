@@ -1,7 +1,9 @@
 """The mini model: a Qwen2.5-VL of the stock classes, small enough to be trained on a CPU; and a larger one, for a GPU.
 
-What made so small a model learn to place objects: `rope_theta` of 10 and 100 (at Qwen's own 1e6 the width axis keeps
-only the lowest of so few frequencies), an initial scale of 0.05, and numbers whose first embeddings vary smoothly.
+What made so small a model learn to place objects: a `rope_theta` that lets a name find its image token from far behind
+a long prompt. Of 16 frequencies the text gives the slowest 12 to the width axis; at 1,000 the last makes a quarter of a
+turn in a thousand tokens, at 10 it makes eighteen. The tower, which sees a picture only, has 100. An initial scale of
+0.05, and numbers whose first embeddings vary smoothly.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ INITIAL_SCALE = 0.05  # of 128 channels; falls with the root of their number
 _TEXT = {
     "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 4096, "tie_word_embeddings": True,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [4, 6, 6]},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 2, 12]},
     "initializer_range": INITIAL_SCALE, "bos_token_id": None,
 }  # fmt: skip
 _VISION = {
@@ -37,7 +39,7 @@ SIZES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "midi": (
         _TEXT | {
             "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 6,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10.0, "mrope_section": [8, 12, 12]},
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [4, 4, 24]},
             "initializer_range": _MIDI_SCALE,
         },
         _VISION | {

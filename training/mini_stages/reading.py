@@ -7,6 +7,7 @@ traces on learning to copy an option. No exercise asks about a place, a directio
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -20,8 +21,8 @@ from training.mini_stages.pictures import SHOWN_PX, Seen
 from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
 
 OPTIONS = (3, 4, 5)
-# To repeat words is what copying is learnt from: each of them counts.
-REPEAT_SHARE, WORDS_TO_REPEAT = 0.5, (4, 24)
+WORDS_TO_REPEAT = (4, 24)
+FILLED_SHARE, FILLING_WORDS = 0.5, (4, 80)
 LARGEST_NUMBER = 60
 EQUAL_SHARE = 0.2  # of the comparisons
 POINT_SHARE = 0.15  # of the answers to be read out of a text
@@ -29,10 +30,8 @@ POINT_SHARE = 0.15  # of the answers to be read out of a text
 
 def exercise(rng: np.random.Generator) -> Said:
     """A random exercise and its solution."""
-    if rng.random() < REPEAT_SHARE:
-        return _repeat(rng)
-    makers = (_option_by_number, _larger, _range_of, _conclusion)
-    return makers[rng.integers(len(makers))](rng)
+    makers = [*_SHARES]
+    return makers[rng.choice(len(makers), p=[*_SHARES.values()])](rng)
 
 
 def listed_options(rng: np.random.Generator, count: int) -> tuple[str, ...]:
@@ -54,10 +53,24 @@ def listed_option(item: Seen, rng: np.random.Generator) -> Grounding:
     return Grounding(question, options, (item,), think, options[number])
 
 
+def far_behind(said: Said, rng: np.random.Generator) -> Said:
+    """The same for one half; for the other, words without meaning stand between the picture and the prompt.
+
+    What finds an object of the picture from right behind it does not find it from behind a long prompt.
+    """
+    if rng.random() >= FILLED_SHARE:
+        return said
+    return replace(said, prompt=f"{_some_words(rng, FILLING_WORDS)} {said.prompt}")
+
+
 def _repeat(rng: np.random.Generator) -> Said:
-    words = _words()
-    chosen = " ".join(words[index] for index in rng.integers(len(words), size=rng.integers(*WORDS_TO_REPEAT)))
+    chosen = _some_words(rng, WORDS_TO_REPEAT)
     return Said(f"Read: {chosen}", chosen, alone=True)
+
+
+def _some_words(rng: np.random.Generator, count: tuple[int, int]) -> str:
+    words = _words()
+    return " ".join(words[index] for index in rng.integers(len(words), size=rng.integers(*count)))
 
 
 def _option_by_number(rng: np.random.Generator) -> Said:
@@ -73,6 +86,19 @@ def _larger(rng: np.random.Generator) -> Said:
     word, smaller = (("larger", False), ("smaller", True))[rng.integers(2)]
     solution = "Neither" if a == b else f"The {first if (a > b) != smaller else second}"
     return Said(f"The {first} is {a}, the {second} is {b}. Which is {word}?", solution, alone=True)
+
+
+def _which_is_it(rng: np.random.Generator) -> Said:
+    first, second = (ALL_NAMES[index] for index in rng.choice(len(ALL_NAMES), 2, replace=False))
+    a, b = (int(value) for value in rng.choice(np.arange(1, LARGEST_NUMBER), 2, replace=False))
+    asked, solution = ((a, first), (b, second))[rng.integers(2)]
+    return Said(f"The {first} is {a}, the {second} is {b}. Which is {asked}?", f"The {solution}", alone=True)
+
+
+def _larger_number(rng: np.random.Generator) -> Said:
+    a, b = (int(value) for value in rng.integers(1, LARGEST_NUMBER, size=2))
+    word, solution = (("larger", max(a, b)), ("smaller", min(a, b)))[rng.integers(2)]
+    return Said(f"Which is {word}, {a} or {b}?", str(solution), alone=True)
 
 
 def _range_of(rng: np.random.Generator) -> Said:
@@ -92,6 +118,13 @@ def _conclusion(rng: np.random.Generator) -> Said:
     told = f"[{answer}]" if answer.startswith("[") else answer.removeprefix("The ")
     text = " ".join([*premises, WORDINGS["answer"][rng.integers(len(WORDINGS["answer"]))].format(answer=told)])
     return Said(verifier_text(text), f"<answer>{answer}</answer>", alone=True)
+
+
+# To repeat words is what copying is learnt from, each of them counts; to compare takes the most examples.
+_SHARES = {
+    _repeat: 0.25, _option_by_number: 0.1, _larger: 0.35, _which_is_it: 0.05, _larger_number: 0.1, _range_of: 0.075,
+    _conclusion: 0.075,
+}  # fmt: skip
 
 
 def _some_answer(rng: np.random.Generator) -> str:

@@ -17,7 +17,7 @@ from training.mini_stages.dense import CellTruth, cell_truth, dense_losses, new_
 from training.mini_stages.forward import Conversation, alone_loss, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
-from training.mini_stages.reading import exercise, listed_option
+from training.mini_stages.reading import exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Grounding, Said, caption, grounding, name_in_box, place, tagged
 
@@ -175,7 +175,7 @@ def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list
 def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     known = nameable(seen)
     names = [name_in_box(known[rng.integers(len(known))])] if known else []
-    return [*map(place, known), *names]
+    return [far_behind(said, rng) for said in (*map(place, known), *names)]
 
 
 ABOUT: dict[str, About] = {"places": _about_places, "format": _about_format, "grounding": _about_grounding}

@@ -7,10 +7,16 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from accelerate.utils import is_peft_model
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from training.prefill import Prefixes, can_share, generate_shared
+from training import cpu_attention
+from training.going_on import go_on
+from training.prefill import Prefixes, begin_behind, can_share, generate_shared
+from training.rollouts.drawing import draw_like_generate, draws_plainly
+from training.update import prefix_attention
 
 IMAGE_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
 # vLLM clips a bias to this; the probability is then e^-100 of what it was.
@@ -92,6 +98,12 @@ def sharing_generate(model: Any) -> Iterator[None]:
     ) -> Tensor:
         prompts = Prefixes(input_ids, attention_mask, pixel_values, image_grid_thw)
         pad_id = generation_config.pad_token_id
+        if _attends_on_cpu(model) and draws_plainly(generation_config):
+            begun = begin_behind(model, prompts)
+            choose = draw_like_generate(generation_config, len(input_ids))
+            ends = torch.tensor(generation_config.eos_token_id).view(-1).tolist()
+            new = go_on(model, begun, choose, ends, generation_config.max_new_tokens)
+            return torch.cat([input_ids, _padded_right(new, pad_id)], dim=1)
         return generate_shared(model, prompts, pad_id, generation_config=generation_config, **settings)
 
     model.generate = generate
@@ -99,6 +111,16 @@ def sharing_generate(model: Any) -> Iterator[None]:
         yield
     finally:
         del model.generate
+
+
+def _attends_on_cpu(model: Any) -> bool:
+    """Whether the text part of a model knows attention behind shared prompts."""
+    ours = cpu_attention.NAME, prefix_attention.NAME
+    return model.device.type == "cpu" and model.config.get_text_config()._attn_implementation in ours
+
+
+def _padded_right(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=pad_id)
 
 
 def image_tokens(config: Any) -> frozenset[int]:
