@@ -87,7 +87,8 @@ class HfEngine:
 
     def _choose(self, batch: Sequence[Request]) -> Choose:
         """How tokens are chosen from their logits."""
-        from eval.sampling import draw, uniform_numbers
+        from eval.sampling import uniform_numbers
+        from training.drawing import draw
 
         if not self.temperature:
             return lambda step, rows, logits: logits.argmax(dim=-1)

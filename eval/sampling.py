@@ -1,4 +1,4 @@
-"""Pure sampling: tokens drawn by inverting their distribution, alone or inside of transformers' greedy generation."""
+"""Pure sampling with a seed for each row: its uniform numbers, and draws inside of transformers' greedy generation."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from training.drawing import draw
+
 
 def uniform_numbers(seeds: Sequence[int], steps: int) -> Tensor:
     """(rows, steps) uniform numbers, 0 to 1 - 2**-24, those of a row from its own seed."""
     rows = [torch.rand(steps, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return torch.stack(rows).double()
-
-
-def draw(logits_BV: Tensor, uniforms_B: Tensor, temperature: float) -> Tensor:
-    """(B,) tokens from softmax(logits / temperature); what is drawn in a row follows from its uniform number."""
-    cumulated_BV = (logits_BV.double() / temperature).softmax(dim=-1).cumsum(dim=-1)
-    # Below the end of the distribution, as no uniform number is 1; and never a token of probability 0.
-    places_B1 = uniforms_B[:, None] * cumulated_BV[:, -1:]
-    return torch.searchsorted(cumulated_BV, places_B1, right=True)[:, 0]
 
 
 class DrawTokens:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sharp_model import drawn_like_generate
 
+import training.rollouts.sampling
 from data_gen.records import read_questions
 from training import grpo
 from training.grpo_arguments import parse_grpo
@@ -52,6 +54,7 @@ def run(questions: Path, model: str, out: Path, options: list[str]) -> dict[str,
 
 def main() -> None:
     """Both runs, one file per process."""
+    training.rollouts.sampling.drawn_at_random = drawn_like_generate
     questions, model, out = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     seen = {
         name: run(questions, model, out / name, [*sys.argv[4:], *options])

@@ -7,11 +7,14 @@ same. With queries and keys several times as large, they do not.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
+from transformers import LogitsProcessorList, SuppressTokensLogitsProcessor, TemperatureLogitsWarper
 
 from eval.engines import Request
+from training.going_on import Choose
 from training.model import LoadedModel, load_model
 
 SHARPER = 6.0
@@ -44,3 +47,19 @@ def questions_about(paths: list[Path], sizes: list[tuple[int, int]], name: str, 
     words = (sentence * 3).split(" ")
     texts = [" ".join(words[index : 3 * index + 2]) for index in range(count)]
     return [Request(f"{name}-{index}", text, tuple(paths), tuple(sizes)) for index, text in enumerate(texts)]
+
+
+def drawn_like_generate(config: Any, batch_size: int) -> Choose:
+    """Draws of transformers' `generate` from the same random numbers, in the place of `drawn_at_random`."""
+    processors = LogitsProcessorList()
+    if config.suppress_tokens:
+        processors.append(SuppressTokensLogitsProcessor(config.suppress_tokens))
+    if config.temperature not in (None, 1.0):
+        processors.append(TemperatureLogitsWarper(config.temperature))
+
+    def choose(_: int, rows: torch.Tensor, logits_BV: torch.Tensor) -> torch.Tensor:
+        shares_BV = processors(None, logits_BV).softmax(dim=-1)
+        whole = shares_BV.new_ones(batch_size, shares_BV.shape[1]).index_copy(0, rows, shares_BV)
+        return torch.multinomial(whole, num_samples=1)[rows, 0]
+
+    return choose

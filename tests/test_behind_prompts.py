@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from sharp_model import sharp_tiny
+from sharp_model import drawn_like_generate, sharp_tiny
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import GenerationConfig
 
 import training.rollouts.sampling
 from training.behind_prompts import HIDDEN, SharedPrompts, attend_behind
 from training.prefill import Prefixes, begin_behind
-from training.rollouts.drawing import draws_plainly
+from training.rollouts.drawing import drawn_at_random, draws_plainly
 from training.rollouts.sampling import sharing_generate
 
 HEADS, KEY_HEADS, CHANNELS, PROMPT, OWN = 4, 2, 8, 9, 5
@@ -75,7 +75,7 @@ SETTINGS = {"max_new_tokens": 24, "do_sample": True, "pad_token_id": 0, "top_k":
 
 
 @pytest.mark.parametrize("told", [{}, {"temperature": 0.6, "suppress_tokens": [50, 60]}], ids=["plain", "cooler"])
-def test_draws_are_those_of_generate_also_when_rows_have_left(
+def test_rows_are_those_of_generate_also_when_others_have_left(
     model: Any, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
@@ -94,10 +94,26 @@ def test_draws_are_those_of_generate_also_when_rows_have_left(
     torch.manual_seed(3)
     expected = model.generate(**inputs, generation_config=config)
     monkeypatch.setattr(training.rollouts.sampling, "begin_behind", watched)
+    monkeypatch.setattr(training.rollouts.sampling, "drawn_at_random", drawn_like_generate)
     torch.manual_seed(3)
     with sharing_generate(model):
         assert torch.equal(model.generate(**inputs, generation_config=config), expected)
     assert begun == [5] and not torch.equal(written, expected[:, 40:])
+
+
+def test_draws_have_the_configs_distribution_whoever_has_left() -> None:
+    logits = torch.tensor([[1.0, 0.0, 2.0, 5.0], [0.0, 0.0, 0.0, 9.0]])
+    config = GenerationConfig(**SETTINGS, temperature=0.7, suppress_tokens=[3])
+    count = 20_000
+    torch.manual_seed(0)
+    rows = torch.arange(count)
+    drawn = drawn_at_random(config, count)(0, rows, logits[[0]].expand(count, -1))
+    wanted = torch.cat([(logits[0, :3] / 0.7).softmax(0), torch.zeros(1)])
+    torch.testing.assert_close(torch.bincount(drawn, minlength=4) / count, wanted, atol=0.01, rtol=0)
+    torch.manual_seed(0)
+    left = rows[count // 2 :: 3]
+    fewer = drawn_at_random(config, count)(0, left, logits[[0]].expand(len(left), -1))
+    assert torch.equal(fewer, drawn[left])
 
 
 def test_what_is_more_than_a_draw_goes_the_stock_way(model: Any) -> None:

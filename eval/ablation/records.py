@@ -81,7 +81,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a row took, its own training alone: steps, seconds by the clock, and on what."""
+    """What a row took, its own training alone: steps, seconds (without a GPU those of its process), and on what."""
 
     steps: int
     seconds: float

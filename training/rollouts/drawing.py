@@ -1,4 +1,4 @@
-"""Tokens drawn as transformers' `generate` draws them, for a loop of our own: the same ones from the same seed."""
+"""Tokens drawn as a trainer's generation config says, for a loop of our own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LogitsProcessorList, SuppressTokensLogitsProcessor, TemperatureLogitsWarper
 
+from training.drawing import draw
 from training.going_on import Choose
 
 _ANY = frozenset({
@@ -24,18 +24,13 @@ def draws_plainly(config: Any) -> bool:
     return bool(config.do_sample) and all(value in _OFF.get(name, ()) for name, value in told.items())
 
 
-def draw_like_generate(config: Any, batch_size: int) -> Choose:
-    """For a config that `draws_plainly`."""
-    processors = LogitsProcessorList()
-    if config.suppress_tokens:
-        processors.append(SuppressTokensLogitsProcessor(config.suppress_tokens))
-    if config.temperature not in (None, 1.0):
-        processors.append(TemperatureLogitsWarper(config.temperature))
+def drawn_at_random(config: Any, batch_size: int) -> Choose:
+    """For a config that `draws_plainly`; random numbers are torch's own, one a row and step."""
+    suppressed = torch.tensor(config.suppress_tokens or [], dtype=torch.long)
 
     def choose(_: int, rows: Tensor, logits_BV: Tensor) -> Tensor:
-        shares_BV = processors(None, logits_BV).softmax(dim=-1)
-        # Random numbers are drawn for rows that have left the batch too: those of the others depend on their place.
-        whole = shares_BV.new_ones(batch_size, shares_BV.shape[1]).index_copy(0, rows, shares_BV)
-        return torch.multinomial(whole, num_samples=1)[rows, 0]
+        # Also for rows that have left the batch: what the others draw depends on their own place alone.
+        uniforms = torch.rand(batch_size)[rows]
+        return draw(logits_BV.index_fill(1, suppressed, -torch.inf), uniforms, config.temperature or 1.0)
 
     return choose

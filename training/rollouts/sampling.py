@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
+from accelerate.utils import DistributedType, is_peft_model
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from training import cpu_attention
 from training.going_on import go_on
 from training.prefill import Prefixes, begin_behind, can_share, generate_shared
-from training.rollouts.drawing import draw_like_generate, draws_plainly
+from training.rollouts.drawing import drawn_at_random, draws_plainly
 from training.update import prefix_attention
 
 IMAGE_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
@@ -63,7 +63,9 @@ class SharedPrefill:
     def _generate_single_turn(self: Any, prompt_ids: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """(completion ids, log-probs or None), lists with one list per prompt, as TRL's, without image tokens."""
         if self.shared_prefill:
-            with sharing_generate(self._generating_model()):
+            # Where weights are split over processes, all must run their layers equally often.
+            split = self.accelerator.distributed_type in (DistributedType.DEEPSPEED, DistributedType.FSDP)
+            with sharing_generate(self._generating_model(), in_step=split):
                 ids, logps = super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[misc]
         else:
             ids, logps = super()._generate_single_turn(prompt_ids, *args, **kwargs)  # type: ignore[misc]
@@ -84,8 +86,11 @@ def why_not_shared(model: Any, trainer: Any) -> str:
 
 
 @contextmanager
-def sharing_generate(model: Any) -> Iterator[None]:
-    """For the length of the context, `model.generate` prefills equal prompts once."""
+def sharing_generate(model: Any, in_step: bool = False) -> Iterator[None]:
+    """For the length of the context, `model.generate` prefills equal prompts once.
+
+    in_step: with other processes, as transformers' own loop keeps them.
+    """
 
     def generate(
         input_ids: Tensor,
@@ -98,9 +103,9 @@ def sharing_generate(model: Any) -> Iterator[None]:
     ) -> Tensor:
         prompts = Prefixes(input_ids, attention_mask, pixel_values, image_grid_thw)
         pad_id = generation_config.pad_token_id
-        if _attends_on_cpu(model) and draws_plainly(generation_config):
+        if not in_step and _attends_on_cpu(model) and draws_plainly(generation_config):
             begun = begin_behind(model, prompts)
-            choose = draw_like_generate(generation_config, len(input_ids))
+            choose = drawn_at_random(generation_config, len(input_ids))
             ends = torch.tensor(generation_config.eos_token_id).view(-1).tolist()
             new = go_on(model, begun, choose, ends, generation_config.max_new_tokens)
             return torch.cat([input_ids, _padded_right(new, pad_id)], dim=1)
