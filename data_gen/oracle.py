@@ -31,7 +31,6 @@ from data_gen.oracle_wording import (
     GAPS,
     GROUNDS,
     POINTINGS,
-    RANKS,
     SHAPES,
     SIDES,
     SIDES_SEEN,
@@ -126,30 +125,35 @@ def _depth(question: Question, ending: str, say: Say) -> list[str]:
     sentences.append(say("meters", s=head_noun(item.name), m=round(item.xyz_m[2])))
     if ending == "premises":
         return sentences
-    low, high = (int(number) for number in numbers_in(question.answer_text)[:2])
-    rank = sorted(question.options, key=lambda option: numbers_in(option)[0]).index(question.answer_text)
-    sentences.append(say("depth_rank", rank=RANKS[rank]))
     if ending == "paraphrase":
+        low, high = (int(number) for number in numbers_in(question.answer_text)[:2])
         sentences.append(say("depth_range", s=head_noun(item.name), low=low, high=high))
     return sentences + _literal(question, ending, say)
 
 
 def _distance(question: Question, ending: str, say: Say) -> list[str]:
     chosen = question.options.index(question.answer_text)
-    nearer = chosen if question.variant == 0 else 1 - chosen
-    compared = _compare(question, None if chosen == TIE else nearer, say)
-    return [_places(question, say), _meters(question, say), compared, *_chosen(question, ending, say)]
+    nearer = None if chosen == TIE else chosen if question.variant == 0 else 1 - chosen
+    asked = say("asked_more", more=ASKED[question.task][question.variant])
+    return [
+        *_evidence(question, nearer, ending, say),
+        asked,
+        _measured(question, chosen, say),
+        *_chosen(question, ending, say),
+    ]
 
 
 def _front_behind(question: Question, ending: str, say: Say) -> list[str]:
-    chosen = question.options.index(question.answer_text)
+    yes_no = question.options.index(question.answer_text)
     # The first object is farther when it is in front: "Yes" to the first question, "No" to the second.
-    nearer = None if chosen == TIE else int(chosen == question.variant)
-    sentences = [_places(question, say), _meters(question, say), _compare(question, nearer, say)]
+    nearer = None if yes_no == TIE else int(yes_no == question.variant)
+    sentences = _evidence(question, nearer, ending, say)
     if nearer is not None:
         sentences.append(say("in_front_means"))
     names = short_names(question.objects)
-    sentences.append(say("asked_front", a=names[0], more=ASKED[question.task][question.variant]))
+    sentences.append(say("asked_front", a=question.objects[0].name, more=ASKED[question.task][question.variant]))
+    # Of two that are apart, the one that is as asked: the first object for "Yes", the second for "No".
+    sentences.append(_measured(question, yes_no, say))
     if ending == "paraphrase":
         slot = "none_in_front" if nearer is None else "in_front"
         sentences.append(say(slot, near=names[nearer or 0], far=names[1 - (nearer or 0)]))
@@ -159,35 +163,41 @@ def _front_behind(question: Question, ending: str, say: Say) -> list[str]:
 def _left_right(question: Question, ending: str, say: Say) -> list[str]:
     a, b = question.objects
     names = short_names(question.objects)
-    centres = say("centres", a=names[0], b=names[1], a_at=_at(a.pixel), b_at=_at(b.pixel))
-    if ending == "premises":
-        return [_places(question, say), centres, *_chosen(question, ending, say)]
-    if question.options.index(question.answer_text) == TIE:
-        relation = say("same_column")
-    else:
+    chosen = question.options.index(question.answer_text)
+    sentences = [say("centres", a=a.name, b=b.name, a_at=_at(a.pixel), b_at=_at(b.pixel))]
+    if chosen != TIE and ending == "premises":
         left, right = names if a.pixel[0] < b.pixel[0] else names[::-1]
         gap = GAPS[int(abs(a.pixel[0] - b.pixel[0]) > FAR_APART * question.width)]
-        relation = say("left_of", left=left, right=right, gap=gap)
-    return [_places(question, say), centres, relation, *_chosen(question, ending, say)]
+        sentences.append(say("left_of", left=left, right=right, gap=gap))
+    sentences.append(say("asked_more", more=ASKED[question.task][question.variant]))
+    found = question.objects[chosen % TIE]
+    sentences.append(say("same_column") if chosen == TIE else say("measured_at", at=_at(found.pixel), s=found.name))
+    return sentences + _chosen(question, ending, say)
 
 
-def _meters(question: Question, say: Say) -> str:
+def _evidence(question: Question, nearer: int | None, ending: str, say: Say) -> list[str]:
+    """How far both objects are, on which side; where nothing is concluded, before it a cue that shows the nearer."""
+    a, b = question.objects
+    a_side, b_side = (SIDES[third_of(item.pixel[0], question.width)] for item in (a, b))
+    a_m, b_m = _meters(question)
+    meters = say("meters_both", a=a.name, b=b.name, a_m=a_m, b_m=b_m, a_side=a_side, b_side=b_side)
+    return [_compare(question, nearer, say), meters] if ending == "premises" else [meters]
+
+
+def _meters(question: Question) -> tuple[int, int]:
     """How far both objects are, along the viewing axis where that is what is compared."""
-    a, b = question.objects
-    names = short_names(question.objects)
-    far_m = [item.xyz_m[2] if question.task == "front_behind" else math.hypot(*item.xyz_m) for item in (a, b)]
-    return say("meters_both", a=names[0], b=names[1], a_m=round(far_m[0]), b_m=round(far_m[1]))
+    ahead = question.task == "front_behind"
+    a_m, b_m = (round(item.xyz_m[2] if ahead else math.hypot(*item.xyz_m)) for item in question.objects)
+    return a_m, b_m
 
 
-def _places(question: Question, say: Say) -> str:
-    """Where both objects are; of two in one third, or in one column, it is said together."""
-    a, b = question.objects
-    thirds = [third_of(item.pixel[0], question.width) for item in (a, b)]
-    same_column = question.task == "left_right" and question.options.index(question.answer_text) == TIE
-    if thirds[0] == thirds[1] or same_column:
-        middle = third_of((a.pixel[0] + b.pixel[0]) / 2, question.width)
-        return say("places_same", a=a.name, b=b.name, side=SIDES[middle])
-    return say("places", a=a.name, b=b.name, a_side=SIDES[thirds[0]], b_side=SIDES[thirds[1]])
+def _measured(question: Question, chosen: int, say: Say) -> str:
+    """The number that was asked for, and again whose it is; or that both are alike."""
+    if chosen == TIE:
+        return say("equal_ahead" if question.task == "front_behind" else "equal")
+    item = question.objects[chosen]
+    side = SIDES[third_of(item.pixel[0], question.width)]
+    return say("measured", m=_meters(question)[chosen], side=side, s=item.name)
 
 
 def _compare(question: Question, nearer: int | None, say: Say) -> str:
@@ -201,15 +211,14 @@ def _compare(question: Question, nearer: int | None, say: Say) -> str:
 
 
 def _chosen(question: Question, ending: str, say: Say) -> list[str]:
-    """The end of a comparison: what was asked for, then the answer, or the object told by its kind and side."""
-    more = ASKED[question.task][question.variant]
-    asked = say("asked_more", more=more)
+    """The end of a comparison: the answer, or the object told by its kind and side."""
     if ending != "paraphrase":
-        return [asked, *_literal(question, ending, say)]
+        return _literal(question, ending, say)
+    more = ASKED[question.task][question.variant]
     chosen = question.options.index(question.answer_text)
     if chosen == TIE:
-        return [asked, say("none_chosen", more=more)]
-    return [asked, say("chosen", ref=_reference(question, chosen), more=more)]
+        return [say("none_chosen", more=more)]
+    return [say("chosen", ref=_reference(question, chosen), more=more)]
 
 
 def _reference(question: Question, index: int) -> str:

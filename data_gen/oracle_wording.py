@@ -14,7 +14,6 @@ SIDES = ("on the left", "in the middle", "on the right")
 GROUNDS = ("low in the image", "below the horizon", "near the horizon")
 SIZES = ("large", "medium", "small")
 DEPTHS = ("close", "some way ahead", "far ahead")
-RANKS = ("nearest", "middle", "farthest")
 GAPS = ("clearly", "far")
 # Eight sectors clockwise from "away from me", as in `data_gen.compass.DIRECTIONS`.
 SIDES_SEEN = (
@@ -58,28 +57,22 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "So the {s} is about {m} meters away.",
     ),
     "meters_both": (
-        "The {a} is about {a_m} meters away, the {b} about {b_m}.",
-        "The {a} must be about {a_m} meters away, the {b} about {b_m}.",
-        "The way to the {a} is about {a_m} meters, and to the {b} about {b_m}.",
-        "I see the {a} about {a_m} meters away, the {b} about {b_m}.",
+        "{a_m} meters away {a_side} is the {a}, {b_m} meters away {b_side} is the {b}.",
+        "{a_m} meters away {a_side} I see the {a}, {b_m} meters away {b_side} the {b}.",
+        "{a_m} meters away {a_side} stands the {a}, {b_m} meters away {b_side} the {b}.",
+        "{a_m} meters away {a_side} must be the {a}, {b_m} meters away {b_side} the {b}.",
+    ),
+    "measured": (
+        "{m} meters away {side} is the {s}.",
+        "{m} meters away {side} I see the {s}.",
+        "{m} meters away {side} stands the {s}.",
+        "{m} meters away {side} must be the {s}.",
     ),
     "place_down": (
         "The {name} is {side}, {ground}.",
         "I see the {name} {side}, {ground}.",
         "The {name} stands {side}, {ground}.",
         "{side}, {ground}, is the {name}.",
-    ),
-    "places": (
-        "The {a} is {a_side}, the {b} {b_side}.",
-        "I see the {a} {a_side} and the {b} {b_side}.",
-        "The {a} stands {a_side} and the {b} {b_side}.",
-        "{a_side} is the {a}, {b_side} the {b}.",
-    ),
-    "places_same": (
-        "The {a} and the {b} are both {side}.",
-        "I see both the {a} and the {b} {side}.",
-        "Both the {a} and the {b} stand {side}.",
-        "{side} are the {a} and the {b}.",
     ),
     "nearer_lower": (
         "The {near} reaches lower in the image and so is closer.",
@@ -166,10 +159,16 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "So there is no clear order from front to back.",
     ),
     "centres": (
-        "The centre of the {a} is at {a_at}, that of the {b} at {b_at}.",
-        "The {a} has its centre at {a_at}, the {b} at {b_at}.",
-        "I see the centre of the {a} at {a_at} and that of the {b} at {b_at}.",
-        "The centres are at {a_at} for the {a} and at {b_at} for the {b}.",
+        "At {a_at} is the {a}, at {b_at} is the {b}.",
+        "At {a_at} I see the {a}, at {b_at} the {b}.",
+        "At {a_at} stands the {a}, at {b_at} the {b}.",
+        "At {a_at} must be the {a}, at {b_at} the {b}.",
+    ),
+    "measured_at": (
+        "At {at} is the {s}.",
+        "At {at} I see the {s}.",
+        "At {at} stands the {s}.",
+        "At {at} must be the {s}.",
     ),
     "left_of": (
         "The {left} is {gap} to the left of the {right}.",
@@ -206,12 +205,6 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "{side} the {name} stands {depth}.",
         "I see the {name} {side}, {depth}.",
         "The {name} {side} must be {depth} on the ground.",
-    ),
-    "depth_rank": (
-        "The {rank} of the three ranges fits.",
-        "Of the three ranges the {rank} fits.",
-        "This fits the {rank} of the three ranges.",
-        "Only the {rank} range fits.",
     ),
     "depth_range": (
         "So the {s} is {low} to {high} meters away.",
@@ -278,7 +271,7 @@ WORDINGS: dict[str, tuple[str, ...]] = {
 _NAMES = ("white car", "adult wearing a blue shirt", "adult")
 _SAMPLES: dict[str, tuple[str, ...]] = {
     "answer": (*_NAMES, "Almost the same", "Between 4 meters and 10 meters", "Between 1 meter and 5 meters"),
-    "side": SIDES, "a_side": SIDES, "b_side": SIDES, "ground": GROUNDS, "size": SIZES, "depth": DEPTHS, "rank": RANKS,
+    "side": SIDES, "a_side": SIDES, "b_side": SIDES, "ground": GROUNDS, "size": SIZES, "depth": DEPTHS,
     "gap": GAPS, "sides": SIDES_SEEN, "pointing": POINTINGS, "spot": SPOTS, "shape": SHAPES, "off": ("left", "right"),
     "turn": (*TURNS.values(), "halfway between South and East", "halfway between North and West"),
     "camera": ("North", "South"), "low": ("4", "12"), "high": ("10", "18"),
@@ -286,7 +279,7 @@ _SAMPLES: dict[str, tuple[str, ...]] = {
     "sense": ("right is East and away North", "left is West", "towards me is South"),
     "more": ("closer", "farther", "more to the left", "more to the right", "in front", "behind"),
     "ref": ("the car", "the car on the left", "the left car", "the right adult"),
-    "a_at": ("[[10, 20]]",), "b_at": ("[[30, 40]]",), "box": ("[[1, 2, 3, 4]]",),
+    "at": ("[[10, 20]]",), "a_at": ("[[10, 20]]",), "b_at": ("[[30, 40]]",), "box": ("[[1, 2, 3, 4]]",),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from rewards.response import contains_phrase, numbers_in
 from training.mini_stages.architecture import new_mini
 from training.mini_stages.forward import IMAGE_TOKENS, alone_loss, text_loss
 from training.mini_stages.pictures import Seen
-from training.mini_stages.reading import exercise, listed_option
+from training.mini_stages.reading import exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Said
 from training.tiny import train_tokenizer
@@ -28,26 +29,26 @@ def speech() -> Speech:
 def test_the_solution_of_an_exercise_stands_in_it_or_follows_from_its_numbers() -> None:
     exercises = [exercise(np.random.default_rng(seed)) for seed in range(400)]
     assert all(said.alone for said in exercises)
-    compared = [said for said in exercises if said.prompt.endswith(("larger?", "smaller?"))]
+    compared = [said for said in exercises if said.prompt.endswith((". Which is larger?", ". Which is smaller?"))]
+    numbers = [said for said in exercises if said.prompt.startswith(("Which is larger, ", "Which is smaller, "))]
     for said in exercises:
         answer = said.reply.removeprefix("<answer>").removesuffix("</answer>")
         words = contains_phrase(normalise(said.prompt), normalise(answer))
         assert said.reply == "Neither" or answer in said.prompt or words, said
     for said in compared:
-        (first, a), (second, b) = _told(said.prompt)
+        facts = re.fullmatch(r"(.+ is the [a-z ]+), (.+ is the [a-z ]+)\. Which is .+", said.prompt)
+        assert facts, said
+        a, b = (numbers_in(fact)[0] for fact in facts.groups())
         larger = said.prompt.endswith("larger?")
-        assert said.reply == ("Neither" if a == b else f"The {first if (a > b) == larger else second}")
+        assert said.reply == ("Neither" if a == b else facts[1] if (a > b) == larger else facts[2])
+    for said in numbers:
+        assert said.reply == f"{(max if 'larger' in said.prompt else min)(numbers_in(said.prompt)):g}"
     fitting = [said for said in exercises if said.prompt.startswith("Which range fits")]
     for said in fitting:
         wanted, *_ = numbers_in(said.prompt)
         held = [low <= wanted <= high for low, high in (numbers_in(line) for line in said.prompt.split("\n")[1:])]
         assert sum(held) == 1 and said.prompt.split("\n")[1:][held.index(True)] == said.reply
-    assert min(len(compared), len(fitting)) > 20
-
-
-def _told(prompt: str) -> list[tuple[str, float]]:
-    parts = prompt.removeprefix("The ").partition(". ")[0].split(", the ")
-    return [(name, float(number)) for name, _, number in (part.partition(" is ") for part in parts)]
+    assert min(len(compared), len(numbers), len(fitting)) > 20
 
 
 def test_a_listed_option_is_the_one_of_its_number() -> None:
@@ -74,3 +75,13 @@ def test_what_stands_alone_is_learnt_as_text_without_a_picture(speech: Speech) -
     assert beside.item() == pytest.approx(stock, abs=1e-4)
     assert by_itself.item() == pytest.approx(stock, abs=1e-4)
     assert abs(seeing.item() - stock) > 1e-4
+
+
+def test_half_of_what_is_said_stands_far_behind_its_picture() -> None:
+    said = Said("Where is the red car?", "[1, 2, 3, 4]")
+    drawn = [far_behind(said, np.random.default_rng(seed)) for seed in range(200)]
+    moved = [each for each in drawn if each != said]
+    assert 70 < len(moved) < 130
+    assert all(each.prompt.endswith(said.prompt) and each.reply == said.reply for each in moved)
+    lengths = {len(each.prompt.split()) for each in moved}
+    assert min(lengths) < 20 and max(lengths) > 70
