@@ -39,7 +39,7 @@ from data_gen.oracle_wording import (
     TURNS,
     phrase,
 )
-from data_gen.records import Question, Trace
+from data_gen.records import Question, QuestionObject, Trace
 from rewards.response import numbers_in
 
 ENDINGS = ("literal", "paraphrase", "premises")
@@ -135,69 +135,83 @@ def _distance(question: Question, ending: str, say: Say) -> list[str]:
     chosen = question.options.index(question.answer_text)
     nearer = None if chosen == TIE else chosen if question.variant == 0 else 1 - chosen
     asked = say("asked_more", more=ASKED[question.task][question.variant])
-    return [
-        *_evidence(question, nearer, ending, say),
-        asked,
-        _measured(question, chosen, say),
-        *_chosen(question, ending, say),
-    ]
+    if ending == "premises":
+        return [_compare(question, nearer, say), _numbers(question, say), asked]
+    return [_numbers(question, say), asked, _found(question, chosen, say), *_chosen(question, ending, say)]
 
 
 def _front_behind(question: Question, ending: str, say: Say) -> list[str]:
     yes_no = question.options.index(question.answer_text)
     # The first object is farther when it is in front: "Yes" to the first question, "No" to the second.
     nearer = None if yes_no == TIE else int(yes_no == question.variant)
-    sentences = _evidence(question, nearer, ending, say)
-    if nearer is not None:
-        sentences.append(say("in_front_means"))
-    names = short_names(question.objects)
-    sentences.append(say("asked_front", a=question.objects[0].name, more=ASKED[question.task][question.variant]))
+    rule = [] if nearer is None else [say("in_front_means")]
+    asked = say("asked_front", a=question.objects[0].name, more=ASKED[question.task][question.variant])
+    if ending == "premises":
+        return [_compare(question, nearer, say), _numbers(question, say), *rule, asked]
     # Of two that are apart, the one that is as asked: the first object for "Yes", the second for "No".
-    sentences.append(_measured(question, yes_no, say))
-    if ending == "paraphrase":
-        slot = "none_in_front" if nearer is None else "in_front"
-        sentences.append(say(slot, near=names[nearer or 0], far=names[1 - (nearer or 0)]))
-    return sentences + _literal(question, ending, say)
+    sentences = [_numbers(question, say), *rule, asked, _found(question, yes_no, say)]
+    if ending == "literal":
+        return sentences + _literal(question, ending, say)
+    if nearer is None:
+        return [*sentences, say("none_in_front")]
+    names = short_names(question.objects)
+    return [*sentences, say("in_front", near=names[nearer], far=names[1 - nearer])]
 
 
 def _left_right(question: Question, ending: str, say: Say) -> list[str]:
+    chosen = question.options.index(question.answer_text)
+    asked = say("asked_more", more=ASKED[question.task][question.variant])
+    if ending == "premises":
+        return [_numbers(question, say), _beside(question, chosen, say), asked]
+    found = _beside(question, chosen, say) if chosen == TIE else _asked_number(question, chosen, say)
+    return [_numbers(question, say), asked, found, *_chosen(question, ending, say)]
+
+
+def _beside(question: Question, chosen: int, say: Say) -> str:
+    """Which object is to the left of which, or that they stand in one column."""
+    if chosen == TIE:
+        return say("same_column")
     a, b = question.objects
     names = short_names(question.objects)
-    chosen = question.options.index(question.answer_text)
-    sentences = [say("centres", a=a.name, b=b.name, a_at=_at(a.pixel), b_at=_at(b.pixel))]
-    if chosen != TIE and ending == "premises":
-        left, right = names if a.pixel[0] < b.pixel[0] else names[::-1]
-        gap = GAPS[int(abs(a.pixel[0] - b.pixel[0]) > FAR_APART * question.width)]
-        sentences.append(say("left_of", left=left, right=right, gap=gap))
-    sentences.append(say("asked_more", more=ASKED[question.task][question.variant]))
-    found = question.objects[chosen % TIE]
-    sentences.append(say("same_column") if chosen == TIE else say("measured_at", at=_at(found.pixel), s=found.name))
-    return sentences + _chosen(question, ending, say)
+    left, right = names if a.pixel[0] < b.pixel[0] else names[::-1]
+    gap = GAPS[int(abs(a.pixel[0] - b.pixel[0]) > FAR_APART * question.width)]
+    return say("left_of", left=left, right=right, gap=gap)
 
 
-def _evidence(question: Question, nearer: int | None, ending: str, say: Say) -> list[str]:
-    """How far both objects are, on which side; where nothing is concluded, before it a cue that shows the nearer."""
-    a, b = question.objects
-    a_side, b_side = (SIDES[third_of(item.pixel[0], question.width)] for item in (a, b))
-    a_m, b_m = _meters(question)
-    meters = say("meters_both", a=a.name, b=b.name, a_m=a_m, b_m=b_m, a_side=a_side, b_side=b_side)
-    return [_compare(question, nearer, say), meters] if ending == "premises" else [meters]
+def compared_numbers(question: Question) -> tuple[int, int]:
+    """What is compared of the two objects: meters, along the viewing axis for front and behind, or for left and right
+    the places of their centres in percent of the image width.
+    """
+    a, b = (_COMPARED[question.task](item, question) for item in question.objects)
+    return round(a), round(b)
 
 
-def _meters(question: Question) -> tuple[int, int]:
-    """How far both objects are, along the viewing axis where that is what is compared."""
-    ahead = question.task == "front_behind"
-    a_m, b_m = (round(item.xyz_m[2] if ahead else math.hypot(*item.xyz_m)) for item in question.objects)
-    return a_m, b_m
+_COMPARED: dict[str, Callable[[QuestionObject, Question], float]] = {
+    "distance": lambda item, _: math.hypot(*item.xyz_m),
+    "front_behind": lambda item, _: item.xyz_m[2],
+    "left_right": lambda item, question: 100 * item.pixel[0] / question.width,
+}
 
 
-def _measured(question: Question, chosen: int, say: Say) -> str:
-    """The number that was asked for, and again whose it is; or that both are alike."""
+def _numbers(question: Question, say: Say) -> str:
+    (a, b), (a_number, b_number) = question.objects, compared_numbers(question)
+    slot = "percent_both" if question.task == "left_right" else "meters_both"
+    return say(slot, a=a.name, b=b.name, a_number=a_number, b_number=b_number)
+
+
+def _asked_number(question: Question, chosen: int, say: Say) -> str:
+    """The number that is asked for, with the object that it belongs to."""
+    fewer = (question.variant == 0) != (question.task == "front_behind")
+    unit = "percent" if question.task == "left_right" else "meters"
+    number, name = compared_numbers(question)[chosen], question.objects[chosen].name
+    return say("asked_number", fewer="fewer" if fewer else "more", unit=unit, number=number, s=name)
+
+
+def _found(question: Question, chosen: int, say: Say) -> str:
+    """Of two distances the one that is asked for, or that both are alike."""
     if chosen == TIE:
         return say("equal_ahead" if question.task == "front_behind" else "equal")
-    item = question.objects[chosen]
-    side = SIDES[third_of(item.pixel[0], question.width)]
-    return say("measured", m=_meters(question)[chosen], side=side, s=item.name)
+    return _asked_number(question, chosen, say)
 
 
 def _compare(question: Question, nearer: int | None, say: Say) -> str:

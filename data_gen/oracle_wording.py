@@ -56,17 +56,24 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "The way to the {s} is about {m} meters.",
         "So the {s} is about {m} meters away.",
     ),
+    # A small model finds whose a number is where the name follows it at once, and nowhere else.
     "meters_both": (
-        "{a_m} meters away {a_side} is the {a}, {b_m} meters away {b_side} is the {b}.",
-        "{a_m} meters away {a_side} I see the {a}, {b_m} meters away {b_side} the {b}.",
-        "{a_m} meters away {a_side} stands the {a}, {b_m} meters away {b_side} the {b}.",
-        "{a_m} meters away {a_side} must be the {a}, {b_m} meters away {b_side} the {b}.",
+        "Meters away: {a_number} {a}, {b_number} {b}.",
+        "In meters I see: {a_number} {a}, {b_number} {b}.",
+        "The way in meters: {a_number} {a}, {b_number} {b}.",
+        "Meters from the camera: {a_number} {a}, {b_number} {b}.",
     ),
-    "measured": (
-        "{m} meters away {side} is the {s}.",
-        "{m} meters away {side} I see the {s}.",
-        "{m} meters away {side} stands the {s}.",
-        "{m} meters away {side} must be the {s}.",
+    "percent_both": (
+        "Percent from the left: {a_number} {a}, {b_number} {b}.",
+        "In percent from the left I see: {a_number} {a}, {b_number} {b}.",
+        "The place in percent from the left: {a_number} {a}, {b_number} {b}.",
+        "Percent of the image from the left: {a_number} {a}, {b_number} {b}.",
+    ),
+    "asked_number": (
+        "{fewer} {unit}: {number} {s}.",
+        "That means {fewer} {unit}: {number} {s}.",
+        "So the one of {fewer} {unit}: {number} {s}.",
+        "That is the one of {fewer} {unit}: {number} {s}.",
     ),
     "place_down": (
         "The {name} is {side}, {ground}.",
@@ -157,18 +164,6 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "So neither is clearly behind.",
         "So of the two neither is in front.",
         "So there is no clear order from front to back.",
-    ),
-    "centres": (
-        "At {a_at} is the {a}, at {b_at} is the {b}.",
-        "At {a_at} I see the {a}, at {b_at} the {b}.",
-        "At {a_at} stands the {a}, at {b_at} the {b}.",
-        "At {a_at} must be the {a}, at {b_at} the {b}.",
-    ),
-    "measured_at": (
-        "At {at} is the {s}.",
-        "At {at} I see the {s}.",
-        "At {at} stands the {s}.",
-        "At {at} must be the {s}.",
     ),
     "left_of": (
         "The {left} is {gap} to the left of the {right}.",
@@ -275,11 +270,11 @@ _SAMPLES: dict[str, tuple[str, ...]] = {
     "gap": GAPS, "sides": SIDES_SEEN, "pointing": POINTINGS, "spot": SPOTS, "shape": SHAPES, "off": ("left", "right"),
     "turn": (*TURNS.values(), "halfway between South and East", "halfway between North and West"),
     "camera": ("North", "South"), "low": ("4", "12"), "high": ("10", "18"),
-    "m": ("4", "12"), "a_m": ("4", "12"), "b_m": ("8", "16"),
+    "m": ("4", "12"), "number": ("4", "12"), "a_number": ("4", "12"), "b_number": ("8", "16"),
     "sense": ("right is East and away North", "left is West", "towards me is South"),
     "more": ("closer", "farther", "more to the left", "more to the right", "in front", "behind"),
     "ref": ("the car", "the car on the left", "the left car", "the right adult"),
-    "at": ("[[10, 20]]",), "a_at": ("[[10, 20]]",), "b_at": ("[[30, 40]]",), "box": ("[[1, 2, 3, 4]]",),
+    "unit": ("meters", "percent"), "fewer": ("fewer", "more"), "box": ("[[1, 2, 3, 4]]",),
 }  # fmt: skip
 
 

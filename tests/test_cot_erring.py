@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 from sample_questions import questions
-from test_cot_oracle import nearer_by_words
 
 from data_gen.build_cot import main
 from data_gen.compass import DIRECTIONS, opposite
 from data_gen.oracle import TIE, ending_of, oracle_trace
-from data_gen.oracle_cues import head_noun
 from data_gen.oracle_misread import misread
 from data_gen.oracle_wording import POINTINGS
-from data_gen.questions import PIXEL_TIE_PX
 from data_gen.records import Question, Trace, question_to_row, read_traces, write_rows
 from data_gen.trace_checks import ends_with_answer, trace_problems
 from rewards.boxes import CoordinateFrame
@@ -54,35 +51,19 @@ def told_depth(question: Question, reasoning: str) -> str | None:
 
 
 def told_comparison(question: Question, reasoning: str) -> str | None:
-    if "urther out" in reasoning:
-        return None
-    nouns = [head_noun(item.name) for item in question.objects]
-    nearer = nearer_by_words(reasoning, nouns)
-    if nearer is None:
+    """What follows from the two numbers, and from words that say that both are alike."""
+    if re.search(r"\b(equally|same|neither|no clear)\b", reasoning, re.IGNORECASE):
         return question.options[TIE]
-    if question.task == "distance":
-        return question.options[nouns.index(nearer) if question.variant == 0 else 1 - nouns.index(nearer)]
-    return question.options[int(nouns.index(nearer) != (1 - question.variant))]
-
-
-def told_left_right(question: Question, reasoning: str) -> str | None:
-    if points := coordinates_in(reasoning):
-        first, second = (point[0] for point in points)
-        if abs(first - second) < PIXEL_TIE_PX:
-            return question.options[TIE]
-        return question.options[int((first < second) == (question.variant == 1))]
-    nouns = [head_noun(item.name) for item in question.objects]
-    for noun, other in (nouns, nouns[::-1]):
-        left = rf"the {noun} is (?:clearly|far) to the left|the {other} is (?:clearly|far) to the right"
-        left += rf"|left to right the {noun} is first|right to left the {other} is first"
-        if re.search(left, reasoning, re.IGNORECASE):
-            return question.options[nouns.index(noun) if question.variant == 0 else 1 - nouns.index(noun)]
-    return question.options[TIE]
+    first, second = (int(re.findall(rf"(\d+) {item.name}\b", reasoning)[0]) for item in question.objects)
+    if first == second:
+        return None
+    more = (question.variant == 1) != (question.task == "front_behind")
+    return question.options[int((first > second) != more)]
 
 
 READERS = {
     "yaw": told_yaw, "pixel": told_pixel, "depth": told_depth, "distance": told_comparison,
-    "front_behind": told_comparison, "left_right": told_left_right,
+    "front_behind": told_comparison, "left_right": told_comparison,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from data_gen.oracle import ENDINGS, ending_of, oracle_trace
 from data_gen.oracle_cues import head_noun, seen_sector
 from data_gen.oracle_wording import SIDES_SEEN, WORDINGS, all_sentences
 from data_gen.questions import own_units, questions_of
-from data_gen.records import Question
+from data_gen.records import Question, QuestionObject
 from data_gen.scene_records import SceneImage, read_scenes
 from data_gen.trace_checks import MAX_WORDS, ends_with_answer, trace_problems
 from rewards.boxes import CoordinateFrame
@@ -26,6 +27,18 @@ from rewards.response import parse
 from training.data import target_response
 
 ORIGINAL = CoordinateFrame("original")
+
+
+# What is compared of an object.
+NUMBER_OF: dict[str, Callable[[QuestionObject, Question], float]] = {
+    "distance": lambda item, _: math.hypot(*item.xyz_m),
+    "front_behind": lambda item, _: item.xyz_m[2],
+    "left_right": lambda item, question: item.pixel[0] / question.width * 100,
+}
+
+
+def numbers_of(question: Question) -> list[int]:
+    return [round(NUMBER_OF[question.task](item, question)) for item in question.objects]
 
 
 def centres_are_inside(scene: SceneImage) -> bool:
@@ -87,10 +100,11 @@ def test_a_trace_says_no_more_than_the_picture_and_the_options() -> None:
     for question in questions():
         reasoning = oracle_trace(question).reasoning
         prose = re.sub(r"\[\[[^\]]*\]\]", "", reasoning)
-        places_m = [item.xyz_m for item in question.objects]
-        ahead = question.task in ("depth", "front_behind")
-        far_m = {str(round(xyz_m[2] if ahead else math.hypot(*xyz_m))) for xyz_m in places_m}
-        known = far_m | set(re.findall(r"\d+", " ".join(question.options)))
+        known = set(re.findall(r"\d+", " ".join(question.options)))
+        if question.task in NUMBER_OF:
+            known = {str(number) for number in numbers_of(question)}
+        elif question.task == "depth":
+            known.add(str(round(question.objects[0].xyz_m[2])))
         assert set(re.findall(r"[\d.]*\d", prose)) <= known, reasoning
         assert len(reasoning.split()) <= MAX_WORDS
 
@@ -175,20 +189,19 @@ def test_the_number_that_was_asked_for_is_said_again_with_its_object() -> None:
     """The larger or smaller of two distances, or of two columns, stands behind the question with the right name."""
     found = Counter[str]()
     for question in questions(400):
-        if question.task not in ("distance", "left_right", "front_behind") or question.answer == question.options[2]:
+        if question.task not in NUMBER_OF:
             continue
+        numbers, names = numbers_of(question), [item.name for item in question.objects]
         told, _, concluded = oracle_trace(question).reasoning.partition("?")
-        if question.task == "left_right":
-            numbers = [round(item.pixel[0]) for item in question.objects]
-        else:
-            ahead = question.task == "front_behind"
-            numbers = [round(o.xyz_m[2] if ahead else math.hypot(*o.xyz_m)) for o in question.objects]
-        larger = (question.variant == 1) != (question.task == "front_behind")
-        wanted = numbers.index(max(numbers) if larger else min(numbers))
-        assert all(str(number) in told for number in numbers)
-        assert int(re.findall(r"\d+", concluded)[0]) == numbers[wanted], concluded
+        assert f"{numbers[0]} {names[0]}, {numbers[1]} {names[1]}." in told
+        if question.answer == question.options[2] or ending_of(question.id) == "premises":
+            assert not re.search(r"\d", concluded), concluded
+            continue
+        more = (question.variant == 1) != (question.task == "front_behind")
+        wanted = numbers.index(max(numbers) if more else min(numbers))
         if numbers[0] != numbers[1]:
-            assert question.objects[wanted].name in concluded.partition(". ")[0]
+            word = "more" if more else "fewer"
+            assert f"{numbers[wanted]} {names[wanted]}." in concluded and word in concluded.lower()
             found[question.task] += 1
     assert min(found.values()) > 60 and len(found) == 3
 

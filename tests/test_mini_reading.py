@@ -29,18 +29,11 @@ def speech() -> Speech:
 def test_the_solution_of_an_exercise_stands_in_it_or_follows_from_its_numbers() -> None:
     exercises = [exercise(np.random.default_rng(seed)) for seed in range(400)]
     assert all(said.alone for said in exercises)
-    compared = [said for said in exercises if said.prompt.endswith((". Which is larger?", ". Which is smaller?"))]
-    numbers = [said for said in exercises if said.prompt.startswith(("Which is larger, ", "Which is smaller, "))]
     for said in exercises:
         answer = said.reply.removeprefix("<answer>").removesuffix("</answer>")
         words = contains_phrase(normalise(said.prompt), normalise(answer))
-        assert said.reply == "Neither" or answer in said.prompt or words, said
-    for said in compared:
-        facts = re.fullmatch(r"(.+ is the [a-z ]+), (.+ is the [a-z ]+)\. Which is .+", said.prompt)
-        assert facts, said
-        a, b = (numbers_in(fact)[0] for fact in facts.groups())
-        larger = said.prompt.endswith("larger?")
-        assert said.reply == ("Neither" if a == b else facts[1] if (a > b) == larger else facts[2])
+        assert said.reply == "Neither" or answer in said.prompt or words or said.prompt.endswith(" first"), said
+    numbers = [said for said in exercises if said.prompt.startswith(("Which is larger, ", "Which is smaller, "))]
     for said in numbers:
         assert said.reply == f"{(max if 'larger' in said.prompt else min)(numbers_in(said.prompt)):g}"
     fitting = [said for said in exercises if said.prompt.startswith("Which range fits")]
@@ -48,7 +41,23 @@ def test_the_solution_of_an_exercise_stands_in_it_or_follows_from_its_numbers() 
         wanted, *_ = numbers_in(said.prompt)
         held = [low <= wanted <= high for low, high in (numbers_in(line) for line in said.prompt.split("\n")[1:])]
         assert sum(held) == 1 and said.prompt.split("\n")[1:][held.index(True)] == said.reply
-    assert min(len(compared), len(numbers), len(fitting)) > 20
+    assert min(len(numbers), len(fitting)) > 10
+
+
+def test_things_are_sorted_and_compared_by_their_numbers() -> None:
+    exercises = [exercise(np.random.default_rng(seed)) for seed in range(600)]
+    sorted_things = [said for said in exercises if said.prompt.endswith(" first")]
+    for said in sorted_things:
+        things, word = said.prompt.removesuffix(" first").split(": ")
+        falling = word in ("more", "larger")
+        assert said.reply.split(", ") == sorted(things.split(", "), key=lambda t: numbers_in(t)[0], reverse=falling)
+    compared = [said for said in exercises if re.search(r"\. Which is \w+\?$", said.prompt)]
+    for said in compared:
+        told, word = re.fullmatch(r"(.+)\. Which is (\w+)\?", said.prompt).groups()  # type: ignore[union-attr]
+        (first, a), (second, b) = ((thing, numbers_in(thing)[0]) for thing in told.split(", "))
+        more = word in ("more", "larger")
+        assert said.reply == ("Neither" if a == b else first if (a > b) == more else second)
+    assert min(len(sorted_things), len(compared)) > 30
 
 
 def test_a_listed_option_is_the_one_of_its_number() -> None:

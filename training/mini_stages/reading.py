@@ -23,7 +23,7 @@ from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
 OPTIONS = (3, 4, 5)
 WORDS_TO_REPEAT = (4, 24)
 FILLED_SHARE, FILLING_WORDS = 0.5, (4, 80)
-LARGEST_NUMBER = 60
+LARGEST_NUMBER, THINGS_TO_SORT = 100, (2, 6)
 EQUAL_SHARE = 0.2  # of the comparisons
 POINT_SHARE = 0.15  # of the answers to be read out of a text
 
@@ -79,19 +79,25 @@ def _option_by_number(rng: np.random.Generator) -> Said:
     return Said("\n".join((f"Answer with option {number + 1}.", "Options:", *options)), options[number], alone=True)
 
 
-def _larger(rng: np.random.Generator) -> Said:
-    """Of two things the one with the larger number, or the larger first of two numbers; the reply begins with it.
+def _sort(rng: np.random.Generator) -> Said:
+    """Numbered things in order. It teaches to find whose a number is, where a name follows its number at once."""
+    count = rng.integers(*THINGS_TO_SORT)
+    names = [ALL_NAMES[index] for index in rng.choice(len(ALL_NAMES), count, replace=False)]
+    numbers = rng.choice(np.arange(1, LARGEST_NUMBER), count, replace=False)
+    things = [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
+    word, rising = (("more", False), ("larger", False), ("fewer", True), ("smaller", True))[rng.integers(4)]
+    order = np.argsort(numbers if rising else -numbers)
+    return Said(f"{', '.join(things)}: {word} first", ", ".join(things[index] for index in order), alone=True)
 
-    A small model that has written the number finds whose it is by repeating; it does not learn to do both in one step.
-    """
+
+def _larger(rng: np.random.Generator) -> Said:
+    """Of two things the one of the larger number, with the number first, or Neither."""
     first, second = (ALL_NAMES[index] for index in rng.choice(len(ALL_NAMES), 2, replace=False))
     a, b = (int(value) for value in rng.integers(1, LARGEST_NUMBER, size=2))
     b = a if rng.random() < EQUAL_SHARE else b
-    told = [f"[{value}, {rng.integers(LARGEST_NUMBER)}]" for value in (a, b)] if rng.random() < 0.5 else [a, b]
-    facts = f"{told[0]} is the {first}", f"{told[1]} is the {second}"
-    word, smaller = (("larger", False), ("smaller", True))[rng.integers(2)]
-    solution = "Neither" if a == b else facts[(a > b) == smaller]
-    return Said(f"{facts[0]}, {facts[1]}. Which is {word}?", solution, alone=True)
+    word, smaller = (("larger", False), ("more", False), ("smaller", True), ("fewer", True))[rng.integers(4)]
+    solution = "Neither" if a == b else (f"{a} {first}", f"{b} {second}")[(a > b) == smaller]
+    return Said(f"{a} {first}, {b} {second}. Which is {word}?", solution, alone=True)
 
 
 def _larger_number(rng: np.random.Generator) -> Said:
@@ -121,7 +127,8 @@ def _conclusion(rng: np.random.Generator) -> Said:
 
 # To repeat words is what copying is learnt from: each of them counts.
 _SHARES = {
-    _repeat: 0.3, _option_by_number: 0.1, _larger: 0.25, _larger_number: 0.1, _range_of: 0.1, _conclusion: 0.15,
+    _repeat: 0.25, _sort: 0.3, _larger: 0.1, _larger_number: 0.05, _option_by_number: 0.1, _range_of: 0.1,
+    _conclusion: 0.1,
 }  # fmt: skip
 
 

@@ -27,10 +27,10 @@ from training.mini_stages.texts import Grounding, Said, caption, grounding, name
 STAGES = {
     "mini": (
         Stage("vision", 1, steps=6000, examples_per_step=24, learning_rate=2e-3),
-        Stage("reading", 5, steps=1600, examples_per_step=64, learning_rate=3e-3),
-        Stage("places", 2, steps=1500, examples_per_step=16, learning_rate=1.5e-3),
-        Stage("format", 3, steps=550, examples_per_step=16, learning_rate=1e-3),
-        Stage("grounding", 4, steps=600, examples_per_step=16, learning_rate=1e-3),
+        Stage("reading", 5, steps=1500, examples_per_step=64, learning_rate=3e-3),
+        Stage("places", 2, steps=1600, examples_per_step=16, learning_rate=2e-3),
+        Stage("format", 3, steps=300, examples_per_step=16, learning_rate=1e-3),
+        Stage("grounding", 4, steps=500, examples_per_step=16, learning_rate=1e-3),
     ),
     "midi": (
         Stage("vision", 1, steps=1000, examples_per_step=256, learning_rate=1e-3),
