@@ -88,7 +88,7 @@ class HfEngine:
     def _choose(self, batch: Sequence[Request]) -> Choose:
         """How tokens are chosen from their logits."""
         from eval.sampling import uniform_numbers
-        from training.drawing import draw
+        from training.going_on import draw
 
         if not self.temperature:
             return lambda step, rows, logits: logits.argmax(dim=-1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from training.drawing import draw
+from training.going_on import draw
 
 
 def uniform_numbers(seeds: Sequence[int], steps: int) -> Tensor:

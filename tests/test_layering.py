@@ -16,7 +16,7 @@ ALLOWED = {
     "rewards": {"rewards"},
     "data_gen": {"data_gen", "rewards"},
     "training": {"training", "data_gen", "rewards"},
-    "eval": {"eval", "data_gen", "rewards", "training.model", "training.prefill"},
+    "eval": {"eval", "data_gen", "rewards", "training.model", "training.prefill", "training.going_on"},
     "launch": set(),
 }
 

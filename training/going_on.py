@@ -1,4 +1,4 @@
-"""Token by token from rows that are begun; rows that have ended are left out of the batch."""
+"""Token by token from rows that are begun; rows that have ended are left out of the batch. And how tokens are drawn."""
 
 from __future__ import annotations
 
@@ -62,3 +62,15 @@ def _next_logits(
         logits_to_keep=1,
     )
     return out.logits[:, -1].float()
+
+
+def draw(logits_BV: Tensor, uniforms_B: Tensor, temperature: float = 1.0) -> Tensor:
+    """(B,) tokens from softmax(logits / temperature); what is drawn in a row follows from its uniform number in [0, 1).
+
+    One random number a row: `torch.multinomial` draws one for every token there is, a fifth of a GRPO step.
+    Tokens rarer than one in 17 million may never be drawn: the distribution is summed in single precision.
+    """
+    cumulated_BV = (logits_BV.float() / temperature).softmax(dim=-1).cumsum(dim=-1).double()
+    # Below the end of the distribution, as no uniform number is 1; and never a token of probability 0.
+    places_B1 = uniforms_B.double()[:, None] * cumulated_BV[:, -1:]
+    return torch.searchsorted(cumulated_BV, places_B1, right=True)[:, 0]

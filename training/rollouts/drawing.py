@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.drawing import draw
-from training.going_on import Choose
+from training.going_on import Choose, draw
 
 _ANY = frozenset({
     "max_new_tokens", "pad_token_id", "bos_token_id", "eos_token_id", "temperature", "suppress_tokens", "do_sample",
