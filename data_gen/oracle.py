@@ -194,7 +194,11 @@ _COMPARED: dict[str, Callable[[QuestionObject, Question], float]] = {
 
 
 def _numbers(question: Question, say: Say) -> str:
-    (a, b), (a_number, b_number) = question.objects, compared_numbers(question)
+    """Both numbers, each between twice the name: behind it, as one reads it off, and in front, as one looks it up."""
+    a, b = question.objects
+    a_number, b_number = (
+        f"{item.name} {number}" for item, number in zip(question.objects, compared_numbers(question), strict=True)
+    )
     slot = "percent_both" if question.task == "left_right" else "meters_both"
     return say(slot, a=a.name, b=b.name, a_number=a_number, b_number=b_number)
 

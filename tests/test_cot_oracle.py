@@ -193,7 +193,7 @@ def test_the_number_that_was_asked_for_is_said_again_with_its_object() -> None:
             continue
         numbers, names = numbers_of(question), [item.name for item in question.objects]
         told, _, concluded = oracle_trace(question).reasoning.partition("?")
-        assert f"{numbers[0]} {names[0]}, {numbers[1]} {names[1]}." in told
+        assert ", ".join(f"{name} {n} {name}" for name, n in zip(names, numbers, strict=True)) + "." in told
         if question.answer == question.options[2] or ending_of(question.id) == "premises":
             assert not re.search(r"\d", concluded), concluded
             continue

@@ -80,7 +80,7 @@ def test_stages_take_other_steps_and_are_shortened() -> None:
         return [stage.steps for stage in mini_pretrain.stages_of(mini_pretrain.parse_arguments(list(words)))]
 
     assert steps() == [stage.steps for stage in STAGES["mini"]]
-    assert steps("--size", "midi", "--steps", "9", "8", "7", "2", "3", "--shorten", "3") == [3, 2, 2, 1, 1]
+    assert steps("--size", "midi", "--steps", "9", "8", "7", "2", "3", "6", "--shorten", "3") == [3, 2, 2, 1, 1, 2]
 
 
 @pytest.mark.parametrize("words", [["--device", "cuda"], ["--steps", "1", "2"], ["--size", "maxi"]])

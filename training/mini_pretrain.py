@@ -3,7 +3,7 @@
     python training/mini_pretrain.py --out runs/mini
     python training/mini_pretrain.py --size midi --workers 16 --out runs/midi     25 million, on a GPU
 
-About an hour on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
+About 80 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
     pictures  some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
@@ -12,6 +12,7 @@ goes on with --resume:
     places    captions, boxes of named objects, names of boxes; the tower is trained along
     format    grounding questions with prompt and response as the six tasks have them, beside all the rest
     grounding more of them: far behind a picture, in a long prompt, objects are hard to place
+    measuring how far ahead and how far to the right named objects are, in numbers
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
 of pictures that it was not trained on. `--model mini` is what seed 0 gave.
@@ -105,7 +106,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=SIZES, default="mini", help="of the model (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the training (default: the GPU, if there is one)")
-    parser.add_argument("--steps", type=positive, nargs=5, metavar="N", help="of the stages, in order, not as planned")
+    parser.add_argument("--steps", type=positive, nargs=6, metavar="N", help="of the stages, in order, not as planned")
     parser.add_argument(
         "--shorten",
         type=positive,

@@ -19,7 +19,7 @@ from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
 from training.mini_stages.reading import exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import Grounding, Said, caption, grounding, name_in_box, place, tagged
+from training.mini_stages.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 
 # Size of the model -> its stages, in order. Reading comes before places: a model that can copy learns to name and place
 # objects in half the steps, and it does not learn to copy in reasonable time after them. Those of midi are for a GPU,
@@ -31,6 +31,7 @@ STAGES = {
         Stage("places", 2, steps=1600, examples_per_step=16, learning_rate=2e-3),
         Stage("format", 3, steps=300, examples_per_step=16, learning_rate=1e-3),
         Stage("grounding", 4, steps=500, examples_per_step=16, learning_rate=1e-3),
+        Stage("measuring", 6, steps=600, examples_per_step=16, learning_rate=1e-3),
     ),
     "midi": (
         Stage("vision", 1, steps=1000, examples_per_step=256, learning_rate=1e-3),
@@ -38,13 +39,14 @@ STAGES = {
         Stage("places", 2, steps=700, examples_per_step=64, learning_rate=8e-4),
         Stage("format", 3, steps=300, examples_per_step=64, learning_rate=6e-4),
         Stage("grounding", 4, steps=200, examples_per_step=64, learning_rate=6e-4),
+        Stage("measuring", 6, steps=200, examples_per_step=64, learning_rate=6e-4),
     ),
 }
 # Of image tokens, in scales of first weights: as large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
-QUESTIONS_PER_PICTURE = 3  # at last
+QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE = 3, 3  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -165,6 +167,16 @@ def _about_grounding(seen: Sequence[Seen], rng: np.random.Generator) -> list[Sai
     return [*told, *_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
 
 
+def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+    """How far and where the named objects are, in numbers, beside less of all the rest."""
+    known = nameable(seen)
+    told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
+    measures = [far_behind(measured(known, rng), rng) for _ in range(MEASURES_PER_PICTURE if known else 0)]
+    kept = _places_and_a_name(seen, rng)[-2:]
+    asked = [tagged(question, rng) for question in _grounding_questions(seen, rng)]
+    return [*told, *kept, *measures, exercise(rng), exercise(rng), *asked]
+
+
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
     """One about what is seen, if it can be asked about, now and then one that is answered by a listed option."""
     question, known = grounding(seen, rng), nameable(seen)
@@ -178,4 +190,6 @@ def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[S
     return [far_behind(said, rng) for said in (*map(place, known), *names)]
 
 
-ABOUT: dict[str, About] = {"places": _about_places, "format": _about_format, "grounding": _about_grounding}
+ABOUT: dict[str, About] = {
+    "places": _about_places, "format": _about_format, "grounding": _about_grounding, "measuring": _about_measures,
+}  # fmt: skip

@@ -24,6 +24,7 @@ ALL_NAMES = tuple(describe(kind, colour) for kind, colour in itertools.product(K
 OPTIONS = 3
 PAIR_SHARE = 0.6  # of the questions about pictures that show two objects
 SAME_WIDTH = 0.1
+MOST_MEASURED = 3
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,17 @@ def name_in_box(item: Seen) -> Said:
 def name_question(item: Seen) -> str:
     """The question that `name_in_box` answers."""
     return f"Which is in the box {box_text(item)}?"
+
+
+def measured(known: Sequence[Seen], rng: np.random.Generator) -> Said:
+    """How many meters ahead some of the objects are, or where in percent of the width, each behind its name."""
+    chosen = [known[index] for index in rng.permutation(len(known))[:MOST_MEASURED]]
+    names = ", ".join(item.name for item in chosen)
+    if rng.random() < 0.5:
+        return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
+    percent = [round(50 * (item.box_xyxy_px[0] + item.box_xyxy_px[2]) / SHOWN_PX[0]) for item in chosen]
+    told = ", ".join(f"{item.name} {value}" for item, value in zip(chosen, percent, strict=True))
+    return Said(f"Read the percent from the left: {names}", told)
 
 
 def box_text(item: Seen) -> str:
