@@ -31,7 +31,7 @@ from training.mini_stages.forward import (
 from training.mini_stages.pictures import SHOWN_PX, Pictures, Seen, nameable, render_scenes
 from training.mini_stages.score import seeing_scores
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import TAGGED_SHARE, caption, grounding, place, tagged
+from training.mini_stages.texts import TAGGED_SHARE, caption, grounding, measured, place, tagged
 from training.model import MINI, load_model
 from training.processor import Qwen2VLImageProcessorPil
 from training.tiny import train_tokenizer
@@ -168,6 +168,17 @@ def test_about_the_told_share_of_grounding_replies_keeps_the_format(pictures: Pi
     assert all(question.answer in question.options for question in questions if question.options)
 
 
+def test_measures_are_those_of_the_named_objects() -> None:
+    near, far = Seen(0, 1, 2, (0, 20, 56, 50), 9.4), Seen(1, 2, 3, (112, 20, 168, 50), 31.0)
+    percent = {near.name: 12, far.name: 62}
+    wanted = {"Read the meters": {near.name: 9, far.name: 31}, "Read the percent from the left": percent}
+    asked = [measured([near, far], np.random.default_rng(seed)) for seed in range(20)]
+    for said in asked:
+        measure, names = said.prompt.split(": ")
+        assert said.reply == ", ".join(f"{name} {wanted[measure][name]}" for name in names.split(", "))
+    assert len({said.prompt for said in asked}) == 4
+
+
 def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SAVE_EVERY_S", 0.0)
     stage = loop.Stage("trial", 1, steps=6, examples_per_step=1, learning_rate=0.1)
@@ -209,7 +220,7 @@ def test_some_of_its_sampled_answers_on_the_six_tasks_are_well_formed(tmp_path: 
     write_world(world, WorldSpec(8, 3, depths_m=(7.0, 28.0), seed=TEST_SEED))
     told = ["--nuscenes", str(world), "--version", "v1.0-synthetic", "--describer", "truth", "--workers", "1"]
     build_surds([*told, "--depth-ranges", "fair", "--limit-units", "20", "--out", str(tmp_path / "surds")])
-    asked = ["--data", str(tmp_path / "surds"), "--ckpt", "mini", "--temperature", "1", "--max-new-tokens", "144"]
+    asked = ["--data", str(tmp_path / "surds"), "--ckpt", "mini", "--temperature", "1", "--max-new-tokens", "128"]
     assert surds([*asked, "--batch-size", "100", "--out", str(tmp_path / "eval")]) == 0
     summary = json.loads((tmp_path / "eval" / "summary.json").read_text())
     card = json.loads((MINI / "scores.json").read_text())["six_tasks"]
