@@ -1,7 +1,7 @@
 """The geometric oracle: a teacher that needs no model and writes a trace from the true geometry of a question.
 
-A trace says where the objects are in the picture, what their size, their lower edge or their visible sides tell, and
-how that compares. It ends in one of three ways, chosen by the id: with the literal answer, with a paraphrase of it, or
+A trace says what of an object's size, lower edge or visible sides tells, how far away it is or where in the picture, and
+how that compares; of two numbers the one that is asked for, again with its object. It ends in one of three ways, chosen by the id: with the literal answer, with a paraphrase of it, or
 with the premises alone, so that an answer cannot always be copied from the trace.
 """
 
