@@ -1,9 +1,9 @@
 """The geometric oracle: a teacher that needs no model and writes a trace from the true geometry of a question.
 
-A trace says what an object's size, lower edge or visible sides tell, how far away it is or where in the picture, and how
-that compares; of two numbers the one that is asked for, again with its object. It ends in one of three ways, chosen by
-the id: with the literal answer, with a paraphrase of it, or with the premises alone, so that an answer cannot always be
-copied from the trace.
+A trace says what an object's size, lower edge or visible sides tell, how far away it is or where in the picture, and
+how that compares; of two numbers the one that is asked for, again with its object. It ends in one of three ways, chosen
+by the id: with the literal answer, with a paraphrase of it, or with the premises alone, so that an answer cannot always
+be copied from the trace.
 """
 
 from __future__ import annotations
