@@ -43,7 +43,7 @@ def learned(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     sft.main([
         "--data", str(traces), "--out", str(out), "--model", "tiny", "--gradient_checkpointing", "false",
         "--gradient_accumulation_steps", "1", "--per_device_train_batch_size", "8", "--learning_rate", "4e-3",
-        "--max_steps", "40", "--save_strategy", "no",
+        "--max_steps", "70", "--save_strategy", "no",
     ])  # fmt: skip
     return out
 
