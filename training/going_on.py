@@ -67,7 +67,7 @@ def _next_logits(
 def draw(logits_BV: Tensor, uniforms_B: Tensor, temperature: float = 1.0) -> Tensor:
     """(B,) tokens from softmax(logits / temperature); what is drawn in a row follows from its uniform number in [0, 1).
 
-    One random number a row: `torch.multinomial` draws one for every token there is, a fifth of a GRPO step.
+    One random number a row: `torch.multinomial` draws one for every token there is.
     Tokens rarer than one in 17 million may never be drawn: the distribution is summed in single precision.
     """
     cumulated_BV = (logits_BV.float() / temperature).softmax(dim=-1).cumsum(dim=-1).double()

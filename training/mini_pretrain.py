@@ -3,7 +3,7 @@
     python training/mini_pretrain.py --out runs/mini
     python training/mini_pretrain.py --size midi --workers 16 --out runs/midi     25 million, on a GPU
 
-About 90 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
+About 100 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
     pictures  some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
