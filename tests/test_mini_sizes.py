@@ -139,6 +139,8 @@ def test_rows_of_the_study_begin_with_what_its_pretraining_makes(tmp_path: Path)
     pretraining = units["data"].commands[0]
     assert option(units["grpo-0"].commands[0].words, "model") == f"{pretraining.out}/model"
     assert option(pretraining.words, "size") == "midi"
+    options = mini_pretrain.parse_arguments(list(pretraining.words[2:]))
+    assert sum(stage.steps for stage in mini_pretrain.stages_of(options)) == read_study(STUDY).estimates["midi"].steps
     other = tmp_path / "study.yaml"
     other.write_text(STUDY.read_text().replace("--steps 700", "--steps 701"))
     changed = units_of(other)

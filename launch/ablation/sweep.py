@@ -23,6 +23,7 @@ from ablation.study import ROOT, Row, Rows, Study, StudyError
 from ablation.work import Work, lock
 
 POLL_S = 0.3
+STOPPED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,9 +59,11 @@ def sweep(options: argparse.Namespace) -> int:
     if options.machine == "slurm":
         return write_jobs(left, pages, place, study, marks, options.submit)
     print(f"{len(left)} of {len(units)} units are left to do; their output goes to {place.run}/logs", flush=True)
-    return (work_through(left, study, place, marks, parallel_of(options)) if left else 0) or make_tables(
-        pages, environment(study, 1)
-    )
+    status = work_through(left, study, place, marks, parallel_of(options)) if left else 0
+    if status == STOPPED:
+        return status
+    made = make_tables(pages, environment(study, 1))  # where a unit failed, of the rows that are done
+    return status or made
 
 
 def trial(study: Study, factor: int) -> Study:
@@ -71,7 +74,7 @@ def trial(study: Study, factor: int) -> Study:
 
 
 def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks, parallel: int) -> int:
-    """Do the units, showing how they stand; 0 when all are done, 1 when one failed, 130 when stopped."""
+    """Do the units, showing how they stand; 0 when all are done, 1 when one failed, STOPPED when stopped."""
     stopped: list[int] = []
     before = {n: signal.signal(n, lambda got, frame: stopped.append(got)) for n in (signal.SIGINT, signal.SIGTERM)}
     own = environment(study, parallel)
@@ -90,7 +93,7 @@ def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks,
         print("\n".join(failure(work, name)), flush=True)
     if stopped:
         print("stopped; the same line goes on from here", flush=True)
-        return 130
+        return STOPPED
     return 1 if work.failed else 0
 
 

@@ -46,7 +46,7 @@ STAGES = {
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
-QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE = 3, 3  # at last
+QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE = 3, 2  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -172,9 +172,18 @@ def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said
     known = nameable(seen)
     told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
     measures = [far_behind(measured(known, rng), rng) for _ in range(MEASURES_PER_PICTURE if known else 0)]
+    names = [far_behind(name_in_box(item), rng) for item in known]
     kept = _places_and_a_name(seen, rng)[-2:]
-    asked = [tagged(question, rng) for question in _grounding_questions(seen, rng)]
-    return [*told, *kept, *measures, exercise(rng), exercise(rng), *asked]
+    asked = [question for _ in range(2) for question in _grounding_questions(seen, rng)]
+    return [
+        *told,
+        *kept,
+        *names,
+        *measures,
+        exercise(rng),
+        exercise(rng),
+        *(tagged(question, rng) for question in asked),
+    ]
 
 
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
