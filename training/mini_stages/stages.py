@@ -175,15 +175,8 @@ def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said
     names = [far_behind(name_in_box(item), rng) for item in known]
     kept = _places_and_a_name(seen, rng)[-2:]
     asked = [question for _ in range(2) for question in _grounding_questions(seen, rng)]
-    return [
-        *told,
-        *kept,
-        *names,
-        *measures,
-        exercise(rng),
-        exercise(rng),
-        *(tagged(question, rng) for question in asked),
-    ]
+    read = [exercise(rng), exercise(rng)]
+    return [*told, *kept, *names, *measures, *read, *(tagged(question, rng) for question in asked)]
 
 
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
