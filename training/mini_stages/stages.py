@@ -17,7 +17,7 @@ from training.mini_stages.dense import CellTruth, cell_truth, dense_losses, new_
 from training.mini_stages.forward import Conversation, alone_loss, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
-from training.mini_stages.reading import exercise, far_behind, listed_option
+from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 
@@ -46,7 +46,7 @@ STAGES = {
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
-QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE = 3, 2  # at last
+QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE, COMPARISONS_PER_PICTURE = 3, 2, 3  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -168,15 +168,13 @@ def _about_grounding(seen: Sequence[Seen], rng: np.random.Generator) -> list[Sai
 
 
 def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-    """How far and where the named objects are, in numbers, beside less of all the rest."""
+    """How far and where the named objects are, in numbers, and what two numbers tell, beside less of all the rest."""
     known = nameable(seen)
     told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
     measures = [far_behind(measured(known, rng), rng) for _ in range(MEASURES_PER_PICTURE if known else 0)]
-    names = [far_behind(name_in_box(item), rng) for item in known]
-    kept = _places_and_a_name(seen, rng)[-2:]
-    asked = [question for _ in range(2) for question in _grounding_questions(seen, rng)]
-    read = [exercise(rng), exercise(rng)]
-    return [*told, *kept, *names, *measures, *read, *(tagged(question, rng) for question in asked)]
+    read = [exercise(rng), *(comparison(rng) for _ in range(COMPARISONS_PER_PICTURE))]
+    asked = [tagged(question, rng) for _ in range(2) for question in _grounding_questions(seen, rng)]
+    return [*told, *_places_and_a_name(seen, rng), *measures, *read, *asked]
 
 
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
