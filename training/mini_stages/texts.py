@@ -82,9 +82,15 @@ def name_question(item: Seen) -> str:
 def measured(known: Sequence[Seen], rng: np.random.Generator) -> Said:
     """How many meters ahead some of the objects are, or where in percent of the width, each behind its name."""
     chosen = [known[index] for index in rng.permutation(len(known))[:MOST_MEASURED]]
+    if rng.random() >= 0.5:
+        return percent_of(chosen)
     names = ", ".join(item.name for item in chosen)
-    if rng.random() < 0.5:
-        return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
+    return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
+
+
+def percent_of(chosen: Sequence[Seen]) -> Said:
+    """Where objects are in percent of the width, from the left, each behind its name."""
+    names = ", ".join(item.name for item in chosen)
     told = ", ".join(f"{item.name} {_percent(item)}" for item in chosen)
     return Said(f"Read the percent from the left: {names}", told)
 
