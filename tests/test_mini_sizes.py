@@ -117,7 +117,7 @@ def test_binding_asks_about_every_named_object_of_several_and_leaves_the_tower_a
     half = len(objects) // 2
     assert half and all(len(nameable(seen)) > 1 for seen in objects)
     assert np.array_equal(pixels_NHWC[half:], pixels_NHWC[:half, :, ::-1])
-    assert [item.mirrored() for item in objects[half]] == list(objects[0])
+    assert [item.mirrored() for item in objects[0]] == list(objects[half])
     model = new_mini(speech.tokenizer, 0)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     stage = next(replace(each, steps=2, examples_per_step=2) for each in STAGES["mini"] if each.name == "binding")
