@@ -10,9 +10,9 @@ goes on with --resume:
     vision    the tower below a throw-away head that tells for every image token what is there
     reading   exercises in reading, without pictures: to repeat words, to pick a listed option, to compare numbers
     places    captions, boxes of named objects, names of boxes; the tower is trained along
-    binding   whose box and place is asked for, where a picture shows several named objects
     format    grounding questions with prompt and response as the six tasks have them, beside all the rest
-    measuring how far ahead and how far to the right named objects are, and what two numbers tell
+    grounding more of them: far behind a picture, in a long prompt, objects are hard to place
+    measuring how far ahead and how far to the right named objects are, in numbers
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
 of pictures that it was not trained on. `--model mini` is what seed 0 gave.

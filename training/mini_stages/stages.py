@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from training.cpu_attention import attend_on_cpu
@@ -18,19 +17,9 @@ from training.mini_stages.dense import CellTruth, cell_truth, dense_losses, new_
 from training.mini_stages.forward import Conversation, alone_loss, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
-from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
+from training.mini_stages.reading import exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import (
-    Grounding,
-    Said,
-    caption,
-    grounding,
-    measured,
-    name_in_box,
-    percent_of,
-    place,
-    tagged,
-)
+from training.mini_stages.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 
 # Size of the model -> its stages, in order. Reading comes before places: a model that can copy learns to name and place
 # objects in half the steps, and it does not learn to copy in reasonable time after them. Those of midi are for a GPU,
@@ -40,16 +29,16 @@ STAGES = {
         Stage("vision", 1, steps=6000, examples_per_step=24, learning_rate=2e-3),
         Stage("reading", 5, steps=1500, examples_per_step=64, learning_rate=3e-3),
         Stage("places", 2, steps=1600, examples_per_step=16, learning_rate=2e-3),
-        Stage("binding", 9, steps=1500, examples_per_step=48, learning_rate=2e-3),
         Stage("format", 3, steps=300, examples_per_step=16, learning_rate=1e-3),
+        Stage("grounding", 4, steps=500, examples_per_step=16, learning_rate=1e-3),
         Stage("measuring", 6, steps=600, examples_per_step=16, learning_rate=1e-3),
     ),
     "midi": (
         Stage("vision", 1, steps=1000, examples_per_step=256, learning_rate=1e-3),
         Stage("reading", 5, steps=400, examples_per_step=256, learning_rate=8e-4),
         Stage("places", 2, steps=700, examples_per_step=64, learning_rate=8e-4),
-        Stage("binding", 9, steps=500, examples_per_step=192, learning_rate=8e-4),
         Stage("format", 3, steps=300, examples_per_step=64, learning_rate=6e-4),
+        Stage("grounding", 4, steps=200, examples_per_step=64, learning_rate=6e-4),
         Stage("measuring", 6, steps=200, examples_per_step=64, learning_rate=6e-4),
     ),
 }
@@ -57,7 +46,7 @@ STAGES = {
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
-QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE, COMPARISONS_PER_PICTURE = 2, 2, 3  # at last
+QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE = 3, 3  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -74,11 +63,9 @@ class Course:
     workers: int = 1
 
 
-def draw_pictures(
-    pictures: Pictures, candidates: NDArray[np.int64], count: int, rng: np.random.Generator
-) -> tuple[Pixels, list[tuple[Seen, ...]]]:
-    """Some of the pictures with these indices and their objects, about half of them as seen in a mirror."""
-    chosen = candidates[rng.integers(len(candidates), size=count)]
+def draw_pictures(pictures: Pictures, count: int, rng: np.random.Generator) -> tuple[Pixels, list[tuple[Seen, ...]]]:
+    """Some pictures and their objects, about half of them as seen in a mirror."""
+    chosen = rng.integers(len(pictures), size=count)
     mirrored = rng.random(count) < 0.5
     pixels_NHWC = pictures.pixels[chosen]
     pixels_NHWC = np.where(mirrored[:, None, None, None], pixels_NHWC[:, :, ::-1], pixels_NHWC)
@@ -96,20 +83,18 @@ def teach(course: Course, stage: Stage, checkpoint: Path) -> None:
         _teach_vision(course, stage, checkpoint)
     elif stage.name == "reading":
         _teach_reading(course, stage, checkpoint)
-    elif stage.name == "binding":
-        _teach_binding(course, stage, checkpoint)
     else:
         _teach_texts(course, stage, checkpoint, ABOUT[stage.name])
 
 
 def _teach_vision(course: Course, stage: Stage, checkpoint: Path) -> None:
     """Train the tower below a head that is thrown away, then bring its tokens to the scale of text."""
-    visual, everything = course.model.model.visual, np.arange(len(course.pictures))
+    visual = course.model.model.visual
     torch.manual_seed(course.seed)
     head = new_head(visual.config.out_hidden_size).to(course.device)
 
     def draw(rng: np.random.Generator) -> tuple[Pixels, CellTruth]:
-        pixels_NHWC, objects = draw_pictures(course.pictures, everything, stage.examples_per_step, rng)
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.examples_per_step, rng)
         return pixels_NHWC, cell_truth(objects)
 
     def losses_of(drawn: tuple[Pixels, CellTruth]) -> dict[str, Tensor]:
@@ -141,66 +126,12 @@ def _teach_reading(course: Course, stage: Stage, checkpoint: Path) -> None:
     model.set_attn_implementation("sdpa")
 
 
-def _teach_binding(course: Course, stage: Stage, checkpoint: Path) -> None:
-    """Whose place is asked for, in pictures of several named objects, the tower and so its tokens left as they are.
-
-    Elsewhere half of the pictures show one object, and what finds it without its name blends two into one box.
-    """
-    model, speech, visual = course.model, course.speech, course.model.model.visual
-    pixels_NHWC, objects = several(course.pictures)
-    parts = np.array_split(pixels_NHWC, 1 + len(pixels_NHWC) // SAMPLES)
-    with torch.no_grad():
-        tokens_NTC = torch.cat([image_tokens(visual, patches_of(part, course.device)) for part in parts])
-
-    def draw(rng: np.random.Generator) -> tuple[Tensor, list[list[Conversation]]]:
-        chosen = rng.integers(len(objects), size=stage.examples_per_step)
-        said = [_about_binding(objects[index]) for index in chosen]
-        return torch.from_numpy(chosen), [[speech.conversation(each) for each in of_picture] for of_picture in said]
-
-    def losses_of(drawn: tuple[Tensor, list[list[Conversation]]]) -> dict[str, Tensor]:
-        chosen, conversations = drawn
-        rows = shared_rows(speech.head, conversations, speech.tokenizer.pad_token_id, course.device)
-        with torch.autocast(course.device, torch.bfloat16):
-            return {"text": text_loss(model, tokens_NTC[chosen.to(course.device)], rows)}
-
-    visual.requires_grad_(False)
-    if course.device == "cpu":
-        attend_on_cpu(model)
-    train(stage, [model], losses_of, checkpoint, course.seed, draw, course.workers)
-    model.set_attn_implementation("sdpa")
-    visual.requires_grad_(True)
-
-
-def several(pictures: Pictures) -> tuple[Pixels, list[tuple[Seen, ...]]]:
-    """The pictures of at least two objects with names of their own, then the same as seen in a mirror."""
-    chosen = of_several(pictures)
-    straight = [pictures.objects[index] for index in chosen]
-    pixels_NHWC = pictures.pixels[chosen]
-    mirrored = [tuple(item.mirrored() for item in seen) for seen in straight]
-    return np.concatenate([pixels_NHWC, pixels_NHWC[:, :, ::-1]]), [*straight, *mirrored]
-
-
-def of_several(pictures: Pictures) -> NDArray[np.int64]:
-    """The indices of the pictures of at least two objects with names of their own."""
-    return np.flatnonzero([len(nameable(seen)) > 1 for seen in pictures.objects])
-
-
-def _about_binding(seen: Sequence[Seen]) -> list[Said]:
-    return [said for item in nameable(seen) for said in (place(item), percent_of([item]))]
-
-
 def _teach_texts(course: Course, stage: Stage, checkpoint: Path, about: About) -> None:
-    """Train the whole model on what is said about pictures.
-
-    After places, pictures of several objects that can be told apart count twice: the tasks mostly ask about two.
-    """
+    """Train the whole model on what is said about pictures."""
     model, speech = course.model, course.speech
-    candidates = np.arange(len(course.pictures))
-    if stage.name != "places":
-        candidates = np.append(candidates, of_several(course.pictures))
 
     def draw(rng: np.random.Generator) -> tuple[Pixels, list[list[Conversation]]]:
-        pixels_NHWC, objects = draw_pictures(course.pictures, candidates, stage.examples_per_step, rng)
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.examples_per_step, rng)
         said = [about(seen, rng) for seen in objects]
         return pixels_NHWC, [[speech.conversation(each) for each in of_picture] for of_picture in said]
 
@@ -229,16 +160,21 @@ def _about_format(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     return [*told, *_places_and_a_name(seen, rng), exercise(rng), *asked]
 
 
+def _about_grounding(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+    """Several grounding questions for each picture: far behind it, in a long prompt, objects are hard to place."""
+    asked = [question for _ in range(QUESTIONS_PER_PICTURE) for question in _grounding_questions(seen, rng)]
+    told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
+    return [*told, *_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
+
+
 def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
-    """How far and where the named objects are, in numbers, and what two numbers tell, beside less of all the rest."""
+    """How far and where the named objects are, in numbers, beside less of all the rest."""
     known = nameable(seen)
     told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
     measures = [far_behind(measured(known, rng), rng) for _ in range(MEASURES_PER_PICTURE if known else 0)]
-    read = [exercise(rng), *(comparison(rng) for _ in range(COMPARISONS_PER_PICTURE))]
-    asked = [
-        tagged(question, rng) for _ in range(QUESTIONS_PER_PICTURE) for question in _grounding_questions(seen, rng)
-    ]
-    return [*told, *_places_and_a_name(seen, rng), *measures, *read, *asked]
+    kept = _places_and_a_name(seen, rng)[-2:]
+    asked = [tagged(question, rng) for question in _grounding_questions(seen, rng)]
+    return [*told, *kept, *measures, exercise(rng), exercise(rng), *asked]
 
 
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
@@ -255,5 +191,5 @@ def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[S
 
 
 ABOUT: dict[str, About] = {
-    "places": _about_places, "format": _about_format, "measuring": _about_measures,
+    "places": _about_places, "format": _about_format, "grounding": _about_grounding, "measuring": _about_measures,
 }  # fmt: skip
