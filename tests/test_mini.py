@@ -181,6 +181,33 @@ def test_measures_are_those_of_the_named_objects() -> None:
     assert len({said.prompt for said in asked}) == 4
 
 
+def test_a_pair_is_compared_by_the_numbers_that_are_told() -> None:
+    near, far = Seen(0, 1, 2, (0, 20, 56, 50), 9.4), Seen(1, 2, 3, (112, 20, 140, 50), 31.0)
+    told = {
+        "Meters away": {near.name: 9, far.name: 31},
+        "Percent from the left": {near.name: 12, far.name: 56},
+        "Width in percent": {near.name: 25, far.name: 12},
+    }
+    seen = set()
+    for seed in range(200):
+        question = grounding([near, far], np.random.default_rng(seed))
+        heading, _, rest = question.think.partition(": ")
+        if heading not in told:
+            continue
+        seen.add((heading, question.question.partition(" the ")[0]))
+        numbers = [told[heading][item.name] for item in question.objects]
+        pair = ", ".join(f"{item.name} {n} {item.name}" for item, n in zip(question.objects, numbers, strict=True))
+        assert rest.startswith(f"{pair}.")
+        if heading != "Width in percent":
+            assert question.answer == f"{numbers[0]} and {numbers[1]}"
+            continue
+        chosen = far if "narrower" in question.question else near
+        assert question.think.endswith(f"percent: {told[heading][chosen.name]} {chosen.name}.")
+        first = question.objects[0] is chosen
+        assert question.answer in (f"The {chosen.name}", "Yes" if first else "No")
+    assert len(seen) == 5
+
+
 def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SAVE_EVERY_S", 0.0)
     stage = loop.Stage("trial", 1, steps=6, examples_per_step=1, learning_rate=0.1)

@@ -15,7 +15,7 @@ from rewards.response import contains_phrase, numbers_in
 from training.mini_stages.architecture import new_mini
 from training.mini_stages.forward import IMAGE_TOKENS, alone_loss, text_loss
 from training.mini_stages.pictures import Seen
-from training.mini_stages.reading import exercise, far_behind, listed_option
+from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
 from training.mini_stages.texts import Said
 from training.tiny import train_tokenizer
@@ -58,6 +58,27 @@ def test_things_are_sorted_and_compared_by_their_numbers() -> None:
         more = word in ("more", "larger")
         assert said.reply == ("Neither" if a == b else first if (a > b) == more else second)
     assert min(len(sorted_things), len(compared)) > 30
+
+
+def test_a_comparison_finds_the_number_that_is_asked_for_and_the_answer_follows() -> None:
+    seen = set()
+    for seed in range(400):
+        said = comparison(np.random.default_rng(seed))
+        told, asked = said.prompt.split(". ", 1)
+        things = [re.fullmatch(r"(.+) (\d+) \1", thing) for thing in told.split(", ")]
+        (first, a), (second, b) = ((thing[1], int(thing[2])) for thing in things if thing)
+        found, concluded = said.reply.split(". ")
+        answer = re.fullmatch(r".*(?:answer is|the answer|must be) (.+)\.", concluded)
+        assert answer, concluded
+        if a == b:
+            assert (found, answer[1]) == ("Both are about the same", "Almost the same")
+            continue
+        number, name = (min if "fewer" in asked else max)((a, first), (b, second))
+        assert found.endswith(f": {number} {name}")
+        yes_no = asked.startswith("Is the ")
+        assert answer[1] == (name if not yes_no else "Yes" if asked.startswith(f"Is the {name} of") else "No")
+        seen.add((yes_no, answer[1] in ("Yes", first), abs(a - b) < 4))
+    assert len(seen) == 8
 
 
 def test_a_listed_option_is_the_one_of_its_number() -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from PIL import Image
 
 from data_gen.folders import OutputFolder
+from data_gen.prompts import verifier_text
 from data_gen.records import Question, Trace, read_questions
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS
 from rewards.response import parse
 from training import grpo, sft
 from training.arguments import changed_options, save_config
-from training.data import grpo_rows, sft_rows, target_response
+from training.data import grpo_rows, sft_rows, target_response, verifier_rows
 from training.grpo_arguments import parse_grpo
 from training.merge import merge
 from training.model import load_model
 from training.run import shuffled_in_pairs
+from training.verification.verifier import answer_scores, verifier_job
 
 FAST = ["--gradient_checkpointing", "false", "--gradient_accumulation_steps", "1", "--model", "tiny"]
 SFT = [*FAST, "--per_device_train_batch_size", "8", "--learning_rate", "2e-3", "--logging_steps", "1"]
@@ -273,6 +277,27 @@ def test_a_target_is_written_in_the_frame_of_the_run(traces: Path) -> None:
     assert response.well_formed
     assert response.answer == wanted
     assert response.think == f"Its centre is [{wanted}]."
+
+
+def test_the_verifier_is_taught_what_a_trace_leads_to_without_its_picture(traces: Path) -> None:
+    question = some_question(traces, "pixel")
+    trace = Trace(question, "Its box is [[10, 20, 30, 40]].", "test")
+    (row,), response = verifier_rows([trace], FRAME), parse(target_response(trace, FRAME))
+    assert row["images"] == []
+    assert row["prompt"] == [{"role": "user", "content": verifier_text(response.think)}]
+    assert row["completion"] == [{"role": "assistant", "content": f"<answer>{response.answer}</answer>"}]
+
+
+def test_sft_with_verifier_rows_learns_to_tell_an_answer_from_its_trace(traces: Path, tmp_path: Path) -> None:
+    asked = read_questions(traces)
+    scores = []
+    for share in ("0", "1"):
+        run_sft(traces, tmp_path / share, "--max_steps", "12", "--save_strategy", "no", "--verifier_share", share)
+        loaded = load_model(str(tmp_path / share))
+        tokenizer = loaded.processor.tokenizer
+        jobs = [verifier_job(tokenizer, f"So it is {item.answer_text}.", item.answer_text) for item in asked]
+        scores.append(fmean(answer_scores(loaded.model, jobs, tokenizer.pad_token_id, 8, Accelerator(cpu=True))))
+    assert scores[1] > scores[0] + 0.5
 
 
 def test_rows_hold_paths_and_original_pixels(traces: Path) -> None:

@@ -136,11 +136,18 @@ class SurdsSFTConfig(PlainCpu, SFTConfig):
     warmup_steps: float = field(default=0.1, metadata={"help": "Steps, or a share of all steps (paper: one tenth)."})
     per_device_train_batch_size: int = field(default=2, metadata={"help": "Samples per device and forward pass."})
     gradient_accumulation_steps: int = field(default=4, metadata={"help": "Forward passes per optimiser step."})
+    verifier_share: float = field(
+        default=0.0,
+        metadata={
+            "help": "Of such a share of the traces, 0 to 1, it is also learnt which answer each leads to by itself, as "
+            "`logic` asks later: a small model forgets how to tell."
+        },
+    )
     # An image alone is longer than TRL's default of 1024 tokens, and a cut image cannot be used.
     max_length: int | None = field(default=None, metadata={"help": "Longest sample in tokens; none: not cut."})
     save_total_limit: int | None = field(default=1, metadata={"help": "Checkpoints kept during the run."})
     logging_steps: float = field(default=10, metadata={"help": "Steps between two log lines."})
-    # Every pass has an image, so it reaches every trained weight.
+    # Every pass has an image, so it reaches every trained weight; not so with --verifier_share.
     ddp_find_unused_parameters: bool | None = field(
         default=False, metadata={"help": "Whether DDP looks for weights that a pass leaves out, which takes time."}
     )
@@ -149,6 +156,9 @@ class SurdsSFTConfig(PlainCpu, SFTConfig):
     def __post_init__(self) -> None:
         check_length(self)
         check_loading(self)
+        if not 0 <= self.verifier_share <= 1:
+            raise ValueError(f"--verifier_share must be 0 to 1, got {self.verifier_share}")
+        self.ddp_find_unused_parameters = self.ddp_find_unused_parameters or self.verifier_share > 0
         without_gpu(self)
         super().__post_init__()
 

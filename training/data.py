@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_gen.prompts import located_response, prompt_of
+from data_gen.prompts import located_response, prompt_of, verifier_text
 from data_gen.records import Question, Trace
 from rewards.boxes import CoordinateFrame, Size
 from rewards.response import map_coordinates
@@ -41,8 +41,28 @@ def grpo_rows(questions: Sequence[Question], root: Path, frame: CoordinateFrame)
     ]
 
 
+def verifier_rows(traces: Sequence[Trace], frame: CoordinateFrame) -> list[dict[str, Any]]:
+    """Without images: the trace alone, as the verifier of the `logic` reward is asked, and the answer it leads to."""
+    told = [(trace.question.image_size, _told(trace, frame)) for trace in traces]
+    return [
+        {
+            "prompt": _message("user", verifier_text(think)),
+            "completion": _message("assistant", f"<answer>{answer}</answer>"),
+            "images": [],
+            "width": width,
+            "height": height,
+        }
+        for (width, height), (_, think, answer) in told
+    ]
+
+
 def target_response(trace: Trace, frame: CoordinateFrame) -> str:
-    """The response to learn: true boxes, the trace, the answer, all coordinates in `frame`.
+    """The response to learn: true boxes, the trace, the answer, all coordinates in `frame`."""
+    return located_response(*_told(trace, frame))
+
+
+def _told(trace: Trace, frame: CoordinateFrame) -> tuple[list[tuple[str, tuple[float, ...]]], str, str]:
+    """Named true boxes, the trace and the answer, all coordinates in `frame`.
 
     A true box that the trace repeats in whole pixels has the very numbers that it has in the location part.
     """
@@ -57,7 +77,7 @@ def target_response(trace: Trace, frame: CoordinateFrame) -> str:
     if not isinstance(question.answer, str):
         answer = f"[{', '.join(str(round(value)) for value in to_frame(question.answer))}]"
     boxes = [(item.name, to_frame(item.bbox)) for item in question.objects]
-    return located_response(boxes, map_coordinates(trace.reasoning, to_frame), answer)
+    return boxes, map_coordinates(trace.reasoning, to_frame), answer
 
 
 def to_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:

@@ -23,7 +23,7 @@ def make_trainer(model: ModelArguments, config: SurdsSFTConfig, traces: Sequence
     from trl import SFTTrainer
 
     from training.card import OwnCard
-    from training.data import sft_rows, to_dataset
+    from training.data import sft_rows, to_dataset, verifier_rows
     from training.learnt_only import LearntOnly
     from training.resume import StrictResume
     from training.run import SaveFrame, load_for_training, lora_config
@@ -32,10 +32,12 @@ def make_trainer(model: ModelArguments, config: SurdsSFTConfig, traces: Sequence
         """TRL's SFT trainer whose resuming continues."""
 
     loaded = load_for_training(model)
+    verified = traces[: round(config.verifier_share * len(traces))]
+    rows = [*sft_rows(traces, root, loaded.frame), *verifier_rows(verified, loaded.frame)]
     trainer = Trainer(
         model=loaded.model,
         args=config,
-        train_dataset=to_dataset(sft_rows(traces, root, loaded.frame)),
+        train_dataset=to_dataset(rows),
         processing_class=loaded.processor,
         peft_config=lora_config(model),
         callbacks=[SaveFrame(loaded.frame, loaded.tiny)],
@@ -53,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_model(model.model)
     checkpoint = open_run(data, config, parts)
     trainer, loaded = make_trainer(model, config, shuffled(traces, config.seed, data.limit), root)
-    train(trainer, loaded, checkpoint, "SFT", f"{len(trainer.train_dataset)} of {len(traces)} traces of {data.data}")
+    taken = min(len(traces), data.limit or len(traces))
+    train(trainer, loaded, checkpoint, "SFT", f"{taken} of {len(traces)} traces of {data.data}")
 
 
 if __name__ == "__main__":

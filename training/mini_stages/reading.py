@@ -25,6 +25,7 @@ WORDS_TO_REPEAT = (4, 24)
 FILLED_SHARE, FILLING_WORDS = 0.5, (4, 80)
 LARGEST_NUMBER, THINGS_TO_SORT = 100, (2, 6)
 EQUAL_SHARE = 0.2  # of the comparisons
+WITHIN = (4, 8, 50)  # how far apart the numbers of a comparison are at most, one of these
 POINT_SHARE = 0.15  # of the answers to be read out of a text
 
 
@@ -100,6 +101,36 @@ def _larger(rng: np.random.Generator) -> Said:
     return Said(f"{a} {first}, {b} {second}. Which is {word}?", solution, alone=True)
 
 
+def comparison(rng: np.random.Generator) -> Said:
+    """Two numbers as a trace has them, mostly close ones, which is asked for and the answer that follows, a name or
+    Yes or No.
+
+    Where the numbers are one, both are about the same.
+    """
+    first, second = (ALL_NAMES[index] for index in rng.choice(len(ALL_NAMES), 2, replace=False))
+    a = int(rng.integers(3, LARGEST_NUMBER))
+    b = a if rng.random() < EQUAL_SHARE else abs(a + int(rng.choice((-1, 1)) * rng.integers(1, rng.choice(WITHIN))))
+    unit, word = ("meters", "percent")[rng.integers(2)], ("fewer", "more")[rng.integers(2)]
+    yes_no = rng.random() < 0.5
+    asked = f"Is the {first} of {word} {unit}?" if yes_no else f"Which is of {word} {unit}?"
+    prompt = f"{first} {a} {first}, {second} {b} {second}. {asked}"
+    if a == b:
+        return Said(prompt, f"Both are about the same. {_concluded(SAME, rng)}", alone=True)
+    number, name = ((a, first), (b, second))[(a < b) != (word == "fewer")]
+    found = _phrase("asked_number", rng).format(fewer=word, unit=unit, number=number, s=name)
+    answer = ("Yes" if name == first else "No") if yes_no else name
+    return Said(prompt, f"{found} {_concluded(answer, rng)}", alone=True)
+
+
+def _concluded(answer: str, rng: np.random.Generator) -> str:
+    return _phrase("answer", rng).format(answer=answer)
+
+
+def _phrase(slot: str, rng: np.random.Generator) -> str:
+    """One of the wordings of a trace's sentence, its fields not filled."""
+    return WORDINGS[slot][rng.integers(len(WORDINGS[slot]))]
+
+
 def _larger_number(rng: np.random.Generator) -> Said:
     a, b = (int(value) for value in rng.integers(1, LARGEST_NUMBER, size=2))
     word, solution = (("larger", max(a, b)), ("smaller", min(a, b)))[rng.integers(2)]
@@ -121,7 +152,7 @@ def _conclusion(rng: np.random.Generator) -> Said:
     premises = [sentences[index] for index in rng.integers(len(sentences), size=rng.integers(1, 4))]
     answer = _some_answer(rng)
     told = f"[{answer}]" if answer.startswith("[") else answer.removeprefix("The ")
-    text = " ".join([*premises, WORDINGS["answer"][rng.integers(len(WORDINGS["answer"]))].format(answer=told)])
+    text = " ".join([*premises, _concluded(told, rng)])
     return Said(verifier_text(text), f"<answer>{answer}</answer>", alone=True)
 
 

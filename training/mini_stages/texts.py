@@ -82,11 +82,16 @@ def name_question(item: Seen) -> str:
 def measured(known: Sequence[Seen], rng: np.random.Generator) -> Said:
     """How many meters ahead some of the objects are, or where in percent of the width, each behind its name."""
     chosen = [known[index] for index in rng.permutation(len(known))[:MOST_MEASURED]]
+    if rng.random() >= 0.5:
+        return percent_of(chosen)
     names = ", ".join(item.name for item in chosen)
-    if rng.random() < 0.5:
-        return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
-    percent = [round(50 * (item.box_xyxy_px[0] + item.box_xyxy_px[2]) / SHOWN_PX[0]) for item in chosen]
-    told = ", ".join(f"{item.name} {value}" for item, value in zip(chosen, percent, strict=True))
+    return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
+
+
+def percent_of(chosen: Sequence[Seen]) -> Said:
+    """Where objects are in percent of the width, from the left, each behind its name."""
+    names = ", ".join(item.name for item in chosen)
+    told = ", ".join(f"{item.name} {_percent(item)}" for item in chosen)
     return Said(f"Read the percent from the left: {names}", told)
 
 
@@ -100,9 +105,14 @@ def grounding(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding | 
     known = nameable(objects)
     if not known:
         return None
-    asked = [known[index] for index in rng.permutation(len(known))]
-    makers = _ABOUT_TWO if len(asked) > 1 and rng.random() < PAIR_SHARE else _ABOUT_ONE
-    return makers[rng.integers(len(makers))](asked, rng)
+    if len(known) > 1 and rng.random() < PAIR_SHARE:
+        return about_two(objects, rng)
+    return _asked(_ABOUT_ONE, known, rng)
+
+
+def about_two(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding:
+    """A random grounding question about two objects of a picture that has as many with names of their own."""
+    return _asked(_ABOUT_TWO, nameable(objects), rng)
 
 
 def _box_of(asked: list[Seen], _: np.random.Generator) -> Grounding:
@@ -154,7 +164,8 @@ def _wider_of_two(asked: list[Seen], rng: np.random.Generator) -> Grounding:
     names = option_name(first.name), option_name(second.name)
     wider = _wider(first, second)
     answer = SAME if wider is None else names[wider != narrower]
-    return Grounding(question, (*names, SAME), (first, second), _widths(first, second), answer)
+    think = _compared_widths(first, second, f"Which is {word}?", narrower)
+    return Grounding(question, (*names, SAME), (first, second), think, answer)
 
 
 def _is_wider(asked: list[Seen], rng: np.random.Generator) -> Grounding:
@@ -163,7 +174,8 @@ def _is_wider(asked: list[Seen], rng: np.random.Generator) -> Grounding:
     question = f"Is the {first.name} {word} than the {second.name}? Width is that of the box."
     wider = _wider(first, second)
     answer = SAME if wider is None else ("Yes", "No")[wider != narrower]
-    return Grounding(question, ("Yes", "No", SAME), (first, second), _widths(first, second), answer)
+    think = _compared_widths(first, second, f"Is the {first.name} {word}?", narrower)
+    return Grounding(question, ("Yes", "No", SAME), (first, second), think, answer)
 
 
 def _wider(first: Seen, second: Seen) -> bool | None:
@@ -172,21 +184,53 @@ def _wider(first: Seen, second: Seen) -> bool | None:
     return None if abs(widths[0] - widths[1]) < SAME_WIDTH * max(widths) else widths[1] > widths[0]
 
 
-def _widths(first: Seen, second: Seen) -> str:
+def _compared_widths(first: Seen, second: Seen, asked: str, narrower: bool) -> str:
+    """Both widths in percent of the image, what is asked, and the number that is asked for with its object."""
+    percent = [round(100 * (item.box_xyxy_px[2] - item.box_xyxy_px[0]) / SHOWN_PX[0]) for item in (first, second)]
+    told = f"Width in percent: {_told((first, second), percent)}. {asked}"
     wider = _wider(first, second)
     if wider is None:
-        return f"The {first.name} and the {second.name} are about the same."
-    names = (second.name, first.name) if wider else (first.name, second.name)
-    return f"The {names[0]} is wider, the {names[1]} is narrower."
+        return f"{told} Both are about the same."
+    chosen, fewer = wider != narrower, "fewer" if narrower else "more"
+    return f"{told} That means {fewer} percent: {percent[chosen]} {(first, second)[chosen].name}."
+
+
+def _meters_of_two(asked: list[Seen], _: np.random.Generator) -> Grounding:
+    return _measured_two("meters", "Meters away", asked[:2], [round(item.depth_m) for item in asked[:2]])
+
+
+def _percent_of_two(asked: list[Seen], _: np.random.Generator) -> Grounding:
+    return _measured_two("percent from the left", "Percent from the left", asked[:2], list(map(_percent, asked[:2])))
+
+
+def _measured_two(unit: str, heading: str, pair: Sequence[Seen], values: Sequence[int]) -> Grounding:
+    question = f"Read the {unit} of the {pair[0].name} and of the {pair[1].name}."
+    think = f"{heading}: {_told(pair, values)}."
+    return Grounding(question, (), tuple(pair), think, f"{values[0]} and {values[1]}")
+
+
+def _told(pair: Sequence[Seen], values: Sequence[int]) -> str:
+    """Each number between twice the name, as a trace has it."""
+    return ", ".join(f"{item.name} {value} {item.name}" for item, value in zip(pair, values, strict=True))
+
+
+def _percent(item: Seen) -> int:
+    """Where the centre of the box is, in percent of the image width."""
+    return round(50 * (item.box_xyxy_px[0] + item.box_xyxy_px[2]) / SHOWN_PX[0])
 
 
 def _seen_in_box(item: Seen) -> str:
     return f"In the box {box_text(item)} I see the {item.name}. So the answer is the {item.name}."
 
 
+def _asked(makers: Sequence[Maker], known: Sequence[Seen], rng: np.random.Generator) -> Grounding:
+    asked = [known[index] for index in rng.permutation(len(known))]
+    return makers[int(rng.integers(len(makers)))](asked, rng)
+
+
 Maker = Callable[[list[Seen], np.random.Generator], Grounding]
 _ABOUT_ONE: tuple[Maker, ...] = (_box_of, _which_of, _is_it, _side_of)
-_ABOUT_TWO: tuple[Maker, ...] = (_one_of_two, _wider_of_two, _is_wider)
+_ABOUT_TWO: tuple[Maker, ...] = (_one_of_two, _wider_of_two, _is_wider, _meters_of_two, _percent_of_two)
 
 
 def tagged(question: Grounding, rng: np.random.Generator) -> Said:
