@@ -3,17 +3,16 @@
     python training/mini_pretrain.py --out runs/mini
     python training/mini_pretrain.py --size midi --workers 16 --out runs/midi     25 million, on a GPU
 
-About 100 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
+About 110 minutes on one core. Stages, each with its own checkpoint, which is written every minute; an interrupted run
 goes on with --resume:
 
     pictures  some 13,000 pictures of the rendered world, in memory and as arrays under OUT/pictures
     vision    the tower below a throw-away head that tells for every image token what is there
     reading   exercises in reading, without pictures: to repeat words, to pick a listed option, to compare numbers
     places    captions, boxes of named objects, names of boxes; the tower is trained along
-    binding   whose box and place is asked for, where a picture shows several named objects
-    recalling the same, exercises in reading, which are forgotten meanwhile, and two objects asked for in long prompts
     format    grounding questions with prompt and response as the six tasks have them, beside all the rest
-    measuring how far ahead and how far to the right named objects are, and what two numbers tell
+    grounding more of them: far behind a picture, in a long prompt, objects are hard to place
+    measuring how far ahead and how far to the right named objects are, in numbers
 
 OUT/model is the result: a folder that --model and --ckpt take, with `scores.json`: how well it names and places objects
 of pictures that it was not trained on. `--model mini` is what seed 0 gave.
@@ -107,7 +106,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=SIZES, default="mini", help="of the model (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of the training (default: the GPU, if there is one)")
-    parser.add_argument("--steps", type=positive, nargs=7, metavar="N", help="of the stages, in order, not as planned")
+    parser.add_argument("--steps", type=positive, nargs=6, metavar="N", help="of the stages, in order, not as planned")
     parser.add_argument(
         "--shorten",
         type=positive,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from training.cpu_attention import attend_on_cpu
@@ -20,18 +19,7 @@ from training.mini_stages.loop import Stage, train
 from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
 from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import (
-    Grounding,
-    Said,
-    about_two,
-    caption,
-    grounding,
-    measured,
-    name_in_box,
-    percent_of,
-    place,
-    tagged,
-)
+from training.mini_stages.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 
 # Size of the model -> its stages, in order. Reading comes before places: a model that can copy learns to name and place
 # objects in half the steps, and it does not learn to copy in reasonable time after them. Those of midi are for a GPU,
@@ -41,30 +29,24 @@ STAGES = {
         Stage("vision", 1, steps=6000, examples_per_step=24, learning_rate=2e-3),
         Stage("reading", 5, steps=1500, examples_per_step=64, learning_rate=3e-3),
         Stage("places", 2, steps=1600, examples_per_step=16, learning_rate=2e-3),
-        Stage("binding", 9, steps=1500, examples_per_step=48, learning_rate=2e-3),
-        Stage("recalling", 10, steps=400, examples_per_step=48, learning_rate=1.5e-3),
         Stage("format", 3, steps=300, examples_per_step=16, learning_rate=1e-3),
+        Stage("grounding", 4, steps=500, examples_per_step=16, learning_rate=1e-3),
         Stage("measuring", 6, steps=600, examples_per_step=16, learning_rate=1e-3),
     ),
     "midi": (
         Stage("vision", 1, steps=1000, examples_per_step=256, learning_rate=1e-3),
         Stage("reading", 5, steps=400, examples_per_step=256, learning_rate=8e-4),
         Stage("places", 2, steps=700, examples_per_step=64, learning_rate=8e-4),
-        Stage("binding", 9, steps=500, examples_per_step=192, learning_rate=8e-4),
-        Stage("recalling", 10, steps=150, examples_per_step=192, learning_rate=6e-4),
         Stage("format", 3, steps=300, examples_per_step=64, learning_rate=6e-4),
+        Stage("grounding", 4, steps=200, examples_per_step=64, learning_rate=6e-4),
         Stage("measuring", 6, steps=200, examples_per_step=64, learning_rate=6e-4),
     ),
 }
 # Of image tokens, in scales of first weights: as large as the text's embeddings are at first.
 IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
-# Of a step's pictures: so many are asked about as in the tasks; and exercises for so many. What names are bound to is
-# learnt alone, for beside the rest it is learnt half; in a third of the steps reading then comes back.
-ASKED_AND_READ = {"binding": (0.0, 0.0), "recalling": (1 / 8, 1 / 2)}
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
-EXERCISES_PER_PICTURE = 2  # from the format on
-QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE, COMPARISONS_PER_PICTURE = 2, 2, 2  # at last
+QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE, COMPARISONS_PER_PICTURE = 3, 2, 3  # at last
 LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
@@ -81,24 +63,9 @@ class Course:
     workers: int = 1
 
 
-@dataclass(frozen=True)
-class Binding:
-    """A step: pictures by index, first those asked about as in the tasks, then those whose places are told.
-
-    The two have rows of their own, as the first are longer. read: exercises.
-    """
-
-    chosen: Tensor
-    asked: list[list[Conversation]]
-    told: list[list[Conversation]]
-    read: list[Conversation]
-
-
-def draw_pictures(
-    pictures: Pictures, candidates: NDArray[np.int64], count: int, rng: np.random.Generator
-) -> tuple[Pixels, list[tuple[Seen, ...]]]:
-    """Some of the pictures with these indices and their objects, about half of them as seen in a mirror."""
-    chosen = candidates[rng.integers(len(candidates), size=count)]
+def draw_pictures(pictures: Pictures, count: int, rng: np.random.Generator) -> tuple[Pixels, list[tuple[Seen, ...]]]:
+    """Some pictures and their objects, about half of them as seen in a mirror."""
+    chosen = rng.integers(len(pictures), size=count)
     mirrored = rng.random(count) < 0.5
     pixels_NHWC = pictures.pixels[chosen]
     pixels_NHWC = np.where(mirrored[:, None, None, None], pixels_NHWC[:, :, ::-1], pixels_NHWC)
@@ -116,20 +83,18 @@ def teach(course: Course, stage: Stage, checkpoint: Path) -> None:
         _teach_vision(course, stage, checkpoint)
     elif stage.name == "reading":
         _teach_reading(course, stage, checkpoint)
-    elif stage.name in ASKED_AND_READ:
-        _teach_binding(course, stage, checkpoint)
     else:
         _teach_texts(course, stage, checkpoint, ABOUT[stage.name])
 
 
 def _teach_vision(course: Course, stage: Stage, checkpoint: Path) -> None:
     """Train the tower below a head that is thrown away, then bring its tokens to the scale of text."""
-    visual, everything = course.model.model.visual, np.arange(len(course.pictures))
+    visual = course.model.model.visual
     torch.manual_seed(course.seed)
     head = new_head(visual.config.out_hidden_size).to(course.device)
 
     def draw(rng: np.random.Generator) -> tuple[Pixels, CellTruth]:
-        pixels_NHWC, objects = draw_pictures(course.pictures, everything, stage.examples_per_step, rng)
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.examples_per_step, rng)
         return pixels_NHWC, cell_truth(objects)
 
     def losses_of(drawn: tuple[Pixels, CellTruth]) -> dict[str, Tensor]:
@@ -161,78 +126,12 @@ def _teach_reading(course: Course, stage: Stage, checkpoint: Path) -> None:
     model.set_attn_implementation("sdpa")
 
 
-def _teach_binding(course: Course, stage: Stage, checkpoint: Path) -> None:
-    """Whose place is asked for, in pictures of several named objects, the tower and so its tokens left as they are.
-
-    Elsewhere half of the pictures show one object, and what finds it without its name blends two into one box.
-    """
-    model, speech, visual = course.model, course.speech, course.model.model.visual
-    pad_id, (asked_share, read_share) = speech.tokenizer.pad_token_id, ASKED_AND_READ[stage.name]
-    pixels_NHWC, objects = several(course.pictures)
-    parts = np.array_split(pixels_NHWC, 1 + len(pixels_NHWC) // SAMPLES)
-    with torch.no_grad():
-        tokens_NTC = torch.cat([image_tokens(visual, patches_of(part, course.device)) for part in parts])
-
-    def draw(rng: np.random.Generator) -> Binding:
-        chosen = rng.integers(len(objects), size=stage.examples_per_step)
-        asked_count = round(asked_share * len(chosen))
-        asked = [[speech.conversation(tagged(about_two(objects[index], rng), rng))] for index in chosen[:asked_count]]
-        told = [list(map(speech.conversation, _all_places(objects[index]))) for index in chosen[asked_count:]]
-        read = [speech.conversation(exercise(rng)) for _ in range(round(read_share * len(chosen)))]
-        return Binding(torch.from_numpy(chosen), asked, told, read)
-
-    def losses_of(drawn: Binding) -> dict[str, Tensor]:
-        def loss(chosen: Tensor, conversations: list[list[Conversation]]) -> Tensor:
-            rows = shared_rows(speech.head, conversations, pad_id, course.device)
-            return text_loss(model, tokens_NTC[chosen.to(course.device)], rows)
-
-        asked_count = len(drawn.asked)
-        with torch.autocast(course.device, torch.bfloat16):
-            losses = {"told": loss(drawn.chosen[asked_count:], drawn.told)}
-            if drawn.asked:
-                losses["asked"] = loss(drawn.chosen[:asked_count], drawn.asked)
-            if drawn.read:
-                losses["read"] = alone_loss(model, drawn.read, pad_id, course.device)
-        return losses
-
-    visual.requires_grad_(False)
-    if course.device == "cpu":
-        attend_on_cpu(model)
-    train(stage, [model], losses_of, checkpoint, course.seed, draw, course.workers)
-    model.set_attn_implementation("sdpa")
-    visual.requires_grad_(True)
-
-
-def several(pictures: Pictures) -> tuple[Pixels, list[tuple[Seen, ...]]]:
-    """The pictures of at least two objects with names of their own, then the same as seen in a mirror."""
-    chosen = of_several(pictures)
-    straight = [pictures.objects[index] for index in chosen]
-    pixels_NHWC = pictures.pixels[chosen]
-    mirrored = [tuple(item.mirrored() for item in seen) for seen in straight]
-    return np.concatenate([pixels_NHWC, pixels_NHWC[:, :, ::-1]]), [*straight, *mirrored]
-
-
-def of_several(pictures: Pictures) -> NDArray[np.int64]:
-    """The indices of the pictures of at least two objects with names of their own."""
-    return np.flatnonzero([len(nameable(seen)) > 1 for seen in pictures.objects])
-
-
-def _all_places(seen: Sequence[Seen]) -> list[Said]:
-    return [said for item in nameable(seen) for said in (place(item), percent_of([item]))]
-
-
 def _teach_texts(course: Course, stage: Stage, checkpoint: Path, about: About) -> None:
-    """Train the whole model on what is said about pictures.
-
-    After places, pictures of several objects that can be told apart count twice: the tasks mostly ask about two.
-    """
+    """Train the whole model on what is said about pictures."""
     model, speech = course.model, course.speech
-    candidates = np.arange(len(course.pictures))
-    if stage.name != "places":
-        candidates = np.append(candidates, of_several(course.pictures))
 
     def draw(rng: np.random.Generator) -> tuple[Pixels, list[list[Conversation]]]:
-        pixels_NHWC, objects = draw_pictures(course.pictures, candidates, stage.examples_per_step, rng)
+        pixels_NHWC, objects = draw_pictures(course.pictures, stage.examples_per_step, rng)
         said = [about(seen, rng) for seen in objects]
         return pixels_NHWC, [[speech.conversation(each) for each in of_picture] for of_picture in said]
 
@@ -258,8 +157,14 @@ def _about_format(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
     """Grounding questions with prompts and replies in the format of the tasks, beside all that was taught before."""
     asked = [tagged(question, rng) for question in _grounding_questions(seen, rng)]
     told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
-    read = [exercise(rng) for _ in range(EXERCISES_PER_PICTURE)]
-    return [*told, *_places_and_a_name(seen, rng), *read, *asked]
+    return [*told, *_places_and_a_name(seen, rng), exercise(rng), *asked]
+
+
+def _about_grounding(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
+    """Several grounding questions for each picture: far behind it, in a long prompt, objects are hard to place."""
+    asked = [question for _ in range(QUESTIONS_PER_PICTURE) for question in _grounding_questions(seen, rng)]
+    told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
+    return [*told, *_places_and_a_name(seen, rng), exercise(rng), *(tagged(question, rng) for question in asked)]
 
 
 def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said]:
@@ -267,11 +172,8 @@ def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said
     known = nameable(seen)
     told = [caption(seen)] if rng.random() < CAPTION_SHARE else []
     measures = [far_behind(measured(known, rng), rng) for _ in range(MEASURES_PER_PICTURE if known else 0)]
-    exercises = [exercise(rng) for _ in range(EXERCISES_PER_PICTURE)]
-    read = [*exercises, *(comparison(rng) for _ in range(COMPARISONS_PER_PICTURE))]
-    asked = [
-        tagged(question, rng) for _ in range(QUESTIONS_PER_PICTURE) for question in _grounding_questions(seen, rng)
-    ]
+    read = [exercise(rng), *(comparison(rng) for _ in range(COMPARISONS_PER_PICTURE))]
+    asked = [tagged(question, rng) for _ in range(2) for question in _grounding_questions(seen, rng)]
     return [*told, *_places_and_a_name(seen, rng), *measures, *read, *asked]
 
 
@@ -289,5 +191,5 @@ def _places_and_a_name(seen: Sequence[Seen], rng: np.random.Generator) -> list[S
 
 
 ABOUT: dict[str, About] = {
-    "places": _about_places, "format": _about_format, "measuring": _about_measures,
+    "places": _about_places, "format": _about_format, "grounding": _about_grounding, "measuring": _about_measures,
 }  # fmt: skip

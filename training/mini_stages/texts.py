@@ -82,15 +82,9 @@ def name_question(item: Seen) -> str:
 def measured(known: Sequence[Seen], rng: np.random.Generator) -> Said:
     """How many meters ahead some of the objects are, or where in percent of the width, each behind its name."""
     chosen = [known[index] for index in rng.permutation(len(known))[:MOST_MEASURED]]
-    if rng.random() >= 0.5:
-        return percent_of(chosen)
     names = ", ".join(item.name for item in chosen)
-    return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
-
-
-def percent_of(chosen: Sequence[Seen]) -> Said:
-    """Where objects are in percent of the width, from the left, each behind its name."""
-    names = ", ".join(item.name for item in chosen)
+    if rng.random() < 0.5:
+        return Said(f"Read the meters: {names}", ", ".join(f"{item.name} {round(item.depth_m)}" for item in chosen))
     told = ", ".join(f"{item.name} {_percent(item)}" for item in chosen)
     return Said(f"Read the percent from the left: {names}", told)
 
@@ -105,14 +99,9 @@ def grounding(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding | 
     known = nameable(objects)
     if not known:
         return None
-    if len(known) > 1 and rng.random() < PAIR_SHARE:
-        return about_two(objects, rng)
-    return _asked(_ABOUT_ONE, known, rng)
-
-
-def about_two(objects: Sequence[Seen], rng: np.random.Generator) -> Grounding:
-    """A random grounding question about two objects of a picture that has as many with names of their own."""
-    return _asked(_ABOUT_TWO, nameable(objects), rng)
+    asked = [known[index] for index in rng.permutation(len(known))]
+    makers = _ABOUT_TWO if len(asked) > 1 and rng.random() < PAIR_SHARE else _ABOUT_ONE
+    return makers[rng.integers(len(makers))](asked, rng)
 
 
 def _box_of(asked: list[Seen], _: np.random.Generator) -> Grounding:
@@ -221,11 +210,6 @@ def _percent(item: Seen) -> int:
 
 def _seen_in_box(item: Seen) -> str:
     return f"In the box {box_text(item)} I see the {item.name}. So the answer is the {item.name}."
-
-
-def _asked(makers: Sequence[Maker], known: Sequence[Seen], rng: np.random.Generator) -> Grounding:
-    asked = [known[index] for index in rng.permutation(len(known))]
-    return makers[int(rng.integers(len(makers)))](asked, rng)
 
 
 Maker = Callable[[list[Seen], np.random.Generator], Grounding]
