@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from prefix_processes import CASES, GROUP, apart, make_trainer, save_sharp, train, train_both
+from processes import torchrun
 from test_prefix import shifted
 from trl import GRPOTrainer
 
@@ -130,10 +129,8 @@ needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="dee
     ],
 )
 def test_four_steps_in_two_processes(case: str, sharp: str, questions: Path, tmp_path: Path) -> None:
-    script = Path(__file__).with_name("prefix_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    words = [str(script), case, str(questions), sharp, str(tmp_path)]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=500)
+    script = str(Path(__file__).with_name("prefix_processes.py"))
+    done = torchrun(script, case, str(questions), sharp, str(tmp_path), timeout_s=500)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen["zero_stage"] == int(case.removeprefix("zero") if case.startswith("zero") else 0)

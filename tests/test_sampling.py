@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import torchrun
 from sharp_model import drawn_like_generate, sharp_tiny, write_noise
 from trl.data_utils import prepare_multimodal_messages
 
@@ -262,10 +260,7 @@ needs_deepspeed = [
 def test_two_processes_sample_what_trl_samples(sharp: Path, traces: Path, tmp_path: Path, options: list[str]) -> None:
     script = str(Path(__file__).with_name("sampling_processes.py"))
     told = [script, str(traces.with_name("questions.jsonl")), str(sharp), str(tmp_path), *options]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *told]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    done = torchrun(*told, timeout_s=600)
     assert done.returncode == 0, done.stderr[-3000:]
     for rank in (0, 1):
         seen = json.loads((tmp_path / f"process-{rank}.json").read_text())

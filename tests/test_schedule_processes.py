@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_two_processes import torchrun
+from processes import torchrun
 
 from data_gen.records import read_questions
 from training.schedule.curriculum import read_pass_rates

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from processes import torchrun
 from reward_runs import logged, reward_trainer
 from sharp_model import sharp_tiny
 from two_reward_processes import HELD_OUT, fingerprinted
@@ -100,11 +98,7 @@ def test_two_processes_log_the_same_score_the_same_and_stop_together(traces: Pat
     loaded, model = sharp_tiny(), tmp_path / "model"  # whose answers differ between questions
     loaded.model.save_pretrained(model)
     loaded.processor.save_pretrained(model)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    done = subprocess.run(
-        [*command, str(questions), str(model)], cwd=tmp_path, capture_output=True, text=True, timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    done = torchrun(str(script), str(questions), str(model), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"process-{rank}.json").read_text()) for rank in (0, 1))
     assert (first["world"], second["world"]) == (2, 2)

@@ -12,9 +12,9 @@ import pytest
 import torch
 import trl.generation.vllm_generation as trl_vllm
 from chat_server import serve, text_of
+from processes import torchrun
 from taught_model import teach
 from test_training import fails, grpo_trainer
-from test_two_processes import torchrun
 from trl.generation.vllm_generation import VLLMGeneration
 
 from data_gen.chat import ChatError
