@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sample_questions import questions
+from sample_questions import CLOSER, FACING, questions
 
 from data_gen.build_cot import main
 from data_gen.compass import DIRECTIONS, opposite
@@ -17,6 +17,7 @@ from data_gen.oracle import TIE, ending_of, oracle_trace
 from data_gen.oracle_misread import misread
 from data_gen.oracle_wording import POINTINGS
 from data_gen.records import Question, Trace, question_to_row, read_traces, write_rows
+from data_gen.teaching.selection import Selection, choose
 from data_gen.trace_checks import ends_with_answer, trace_problems
 from rewards.boxes import CoordinateFrame
 from rewards.grading import TASKS, grade_text
@@ -170,3 +171,15 @@ def test_balanced_tasks_have_as_many_traces_each(
         assert (set(counts.values()) == {20}) == (name == "balanced"), counts
     assert main(["--data", str(data), "--out", str(tmp_path / "no"), "--balance-tasks"]) == 2
     assert "give one" in capsys.readouterr().err
+
+
+def test_tasks_draw_units_of_pictures_of_their_own() -> None:
+    """Tasks have as many units, in the order of the same pictures; still, each draws for itself."""
+    kinds = (FACING, CLOSER)
+    asked = [
+        replace(kind, pair_id=f"{kind.task}-{index}", image=f"{index}.jpg") for kind in kinds for index in range(200)
+    ]
+    drawn = choose(asked, Selection("questions.jsonl", "", 0, ("yaw", "distance"), 80, balance_tasks=True))
+    yaw, distance = ({question.image for question in drawn if question.task == kind.task} for kind in kinds)
+    assert len(yaw) == len(distance) == 40
+    assert len(yaw & distance) < 20  # 8 are expected

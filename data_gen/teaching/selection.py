@@ -72,16 +72,18 @@ def choose(questions: Sequence[Question], selection: Selection) -> list[Question
         groups[unit[0].task if selection.balance_tasks else "all"].append(name)
     sizes = {name: len(unit) for name, unit in units.items()}
     each = selection.limit // len(groups)
-    drawn = {name for group in groups.values() for name in _drawn(group, sizes, each, selection.seed)}
+    # One generator for all: tasks have their units in the order of the pictures, and would draw the same ones.
+    rng = random.Random(selection.seed)
+    drawn = {name for group in groups.values() for name in _drawn(group, sizes, each, rng)}
     if not drawn:
         raise UsageError(f"--limit {selection.limit} is less than one unit; a mirrored pair has 2 questions")
     return [question for name, unit in units.items() if name in drawn for question in unit]
 
 
-def _drawn(names: Sequence[str], sizes: Mapping[str, int], limit: int, seed: int) -> list[str]:
+def _drawn(names: Sequence[str], sizes: Mapping[str, int], limit: int, rng: random.Random) -> list[str]:
     """Units in random order, those left out that would exceed the limit."""
     order = list(names)
-    random.Random(seed).shuffle(order)
+    rng.shuffle(order)
     drawn: list[str] = []
     left = limit
     for name in order:
