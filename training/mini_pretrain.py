@@ -43,6 +43,7 @@ def pretrain(options: argparse.Namespace) -> None:
     """Run all stages, as far as they are not finished, and write and score the model."""
     import torch
 
+    from training.linear_patches import embed_patches_linearly
     from training.mini_stages.architecture import new_mini
     from training.mini_stages.pictures import rendered
     from training.mini_stages.score import seeing_scores
@@ -56,6 +57,8 @@ def pretrain(options: argparse.Namespace) -> None:
     pictures = rendered(out / "pictures", seed, max(1, SCENES // options.shorten), workers)
     tokenizer = train_tokenizer()
     model = new_mini(tokenizer, seed, options.size).to(device)
+    if device == "cpu":
+        embed_patches_linearly(model)
     print(f"{len(pictures)} pictures, {model.num_parameters():,} parameters", flush=True)
     course = Course(model, Speech(tokenizer), pictures, seed, device, workers if device == "cuda" else 1)
     for stage in stages_of(options):

@@ -50,6 +50,7 @@ def load_model(
     from transformers.utils import logging as transformers_logging
 
     from training.cpu_attention import attend_on_cpu
+    from training.linear_patches import embed_patches_linearly
     from training.processor import load_processor
 
     path = resolve_name(name)
@@ -65,6 +66,7 @@ def load_model(
         model = PeftModel.from_pretrained(model, path).merge_and_unload()
     if not torch.cuda.is_available():
         attend_on_cpu(model)
+        embed_patches_linearly(model)
     model_type = AutoConfig.from_pretrained(base).model_type
     processor = load_processor(path, model_type, max_pixels)
     frame, tiny = _frame(path, model_type, processor, frame_kind)
