@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from ablation.progress import (  # noqa: E402
     seconds_left,
 )
 from ablation.study import Estimate  # noqa: E402
+from ablation.work import Running  # noqa: E402
 
 LOG = (
     "\n$ python training/grpo.py\nLoading weights: 100%|#####| 123/123 [00:00<00:00]\n"
@@ -68,3 +70,17 @@ def test_the_whole_takes_its_longest_way_or_its_work_shared_out() -> None:
     assert all_left({"base": 5.0, "grpo": 40.0}, needs, 2) == 40
     assert all_left({**own, "base": None}, needs, 2) is None
     assert longest_first(own, needs) == ["data", "sft", "grpo", "base"]
+
+
+def test_the_pace_of_what_resumes_is_that_from_where_it_goes_on(tmp_path: Path) -> None:
+    nothing: Any = None
+    running = Running(nothing, nothing, "--resume", nothing, 0, 0.0, 0.0)
+    log = tmp_path / "log"
+    firsts = []
+    for shown in (0, 1701, 1760):
+        log.write_text(f"\r 50%|#####     | {shown}/2000 [00:08<20:00, 8.1s/it]")
+        running.look(log)
+        assert running.first is not None
+        firsts.append(running.first[0].number)
+    assert firsts == [0, 1701, 1701]
+    assert running.now == Step(1760, 2000)

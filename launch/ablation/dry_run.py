@@ -46,7 +46,8 @@ def _title(unit: Unit, units: Sequence[Unit]) -> str:
         return "data, made once"
     if unit.result is None:
         served = [other.row for other in units if unit.name in other.needs and other.row != unit.row]
-        return f"{unit.row}, seed {unit.seed}: training, made once, also the start of {', '.join(map(str, served))}"
+        start = f", also the start of {', '.join(map(str, served))}" if served else ""
+        return f"{unit.row}, seed {unit.seed}: training, made once{start}"
     return f"{unit.row}, seed {unit.seed}"
 
 

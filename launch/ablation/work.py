@@ -44,7 +44,10 @@ class Running:
     def look(self, log: Path) -> None:
         """Read from the log how far the command is."""
         self.now = last_step(tail(log, self.log_start))
-        if self.now is not None and (self.first is None or self.first[0].total != self.now.total):
+        # What resumes shows step 0 and then leaps to where it goes on: no pace is reckoned from there.
+        if self.now is not None and (
+            self.first is None or self.first[0].total != self.now.total or not self.first[0].number
+        ):
             self.first = (self.now, time.monotonic())
 
 

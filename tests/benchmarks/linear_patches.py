@@ -33,9 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--patches", type=int, default=4096, help="how many (default: %(default)s)")
     parser.add_argument("--width", type=int, default=128, help="channels of the tower (default: %(default)s)")
-    parser.add_argument(
-        "--rounds", type=int, default=7, help="passes of each way (default: %(default)s)"
-    )
+    parser.add_argument("--rounds", type=int, default=7, help="passes of each way (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     stock, ours = (Qwen2_5_VisionPatchEmbed(embed_dim=options.width) for _ in range(2))
