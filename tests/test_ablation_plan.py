@@ -69,7 +69,7 @@ def test_one_sft_serves_every_row_of_a_seed(table: str, capsys: pytest.CaptureFi
         rows = read_rows()
         tables = tuple(rows.tables) if table == "both" else (table,)
         assert starts.count(sft) == sum(row.start == "sft" for row in rows.of_tables(tables)) >= 3
-    assert sum(line.startswith("python data_gen/synthetic.py") for line in lines) == 1
+    assert sum(line.startswith("python data_gen/synthetic.py") for line in lines) == 2  # one for the traces
 
 
 def test_the_acceptance_line_runs_as_typed() -> None:
@@ -101,12 +101,13 @@ def test_no_unit_of_the_mini_study_is_thought_to_take_more_than_forty_minutes() 
 def test_rows_differ_as_the_tables_say() -> None:
     units = {unit.name: unit for unit in units_of(ROOT / "configs" / "ablation" / "mini.yaml", table="3")}
     assert set(units) == {"data", "sft-0-training", "sft-0", *(f"sft-grpo{end}-0" for end in (
-        "", "-loc", "-logic", "-loclogic", "-loclogic-signed"))}  # fmt: skip
+        "", "-loc", "-logic", "-loclogic", "-loclogic-signed", "-loclogic-pair"))}  # fmt: skip
     rewards = {name: (option(unit.commands[0].words, "rewards"), option(unit.commands[0].words, "reward_values"))
                for name, unit in units.items() if "grpo" in name}  # fmt: skip
     assert rewards["sft-grpo-loc-0"] == ("format,loc,acc", "0,1")
     assert rewards["sft-grpo-logic-0"] == ("format,acc,logic", "0,1")
     assert rewards["sft-grpo-loclogic-signed-0"] == ("format,loc,acc,logic", "-1,1")
+    assert rewards["sft-grpo-loclogic-pair-0"] == ("format,loc,acc,logic,pair", "0,1")
     assert units["sft-grpo-0"].needs == ("data", "sft-0-training") == units["sft-0"].needs
     assert [command.stage for command in units["sft-0"].commands][-1] == "summary"
 
