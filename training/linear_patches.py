@@ -1,8 +1,8 @@
 """Patches of an image embedded by one matrix product, for models on a CPU.
 
 Qwen2.5-VL embeds patches by a 3-D convolution whose stride is its kernel: every patch is seen once and alone, so it
-is a linear layer. Forward and backward, the convolution takes several times as long in single precision, and some
-forty times as long in bfloat16 (BENCHMARKS.md).
+is a linear layer. Forward and backward, the convolution takes three to five times as long in single precision,
+and seven times or more in bfloat16 (BENCHMARKS.md).
 """
 
 from __future__ import annotations
