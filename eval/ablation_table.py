@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_table(
     number: int, results: Path, rows: Path = ROWS_FILE, seeds: Sequence[int] = SEEDS
 ) -> tuple[Table, TestQuestions, dict[str, dict[int, RowResult]]]:
-    """The figures of a table, and the results they are from. Raises UsageError."""
+    """The figures of a table, and the results they are from, of these seeds only. Raises UsageError."""
     specs = read_row_specs(rows)
     table_of(specs, number)
     questions = read_questions_of(results)
@@ -57,6 +57,8 @@ def read_table(
     unknown = sorted(kept.keys() - specs.rows.keys())
     if unknown:
         raise UsageError(f"{results} holds results of rows that {rows} does not have: {', '.join(unknown)}")
+    kept = {row: {seed: result for seed, result in found.items() if seed in seeds} for row, found in kept.items()}
+    kept = {row: found for row, found in kept.items() if found}
     return make_table(number, specs, questions, kept, seeds), questions, kept
 
 
@@ -81,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--table", required=True, type=int, help="Number of the table, 3 or 4.")
     parser.add_argument("--results", required=True, type=Path, help="Folder of the results, results/STUDY.")
     parser.add_argument("--rows", type=Path, default=ROWS_FILE, help="By default configs/ablation/rows.yaml.")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="Seeds due (default: 0 1 2).")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="Of these seeds (default: 0 1 2).")
     parser.add_argument("--images", type=Path, help="Folder of the test images; where none is, no pictures.")
     parser.add_argument("--out", required=True, type=Path, help="The page, a file that ends in .html.")
     return parser

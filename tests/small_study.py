@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-STEP = '''"""--steps of 0.05 s with a bar, then --out unless --fail is a part of it; notes in --journal what it did."""
+STEP = '''"""--steps of 0.05 s with a bar, then --out but with --lose or --fail in it; notes in --journal."""
 import argparse, json, os, sys, time
 from pathlib import Path
 from tqdm import tqdm
@@ -13,6 +13,7 @@ parser = argparse.ArgumentParser()
 for name in ("--out", "--fail", "--commands", "--journal", "--config"):
     parser.add_argument(name)
 parser.add_argument("--steps", type=int, default=1)
+parser.add_argument("--lose", action="store_true")
 told, others = parser.parse_known_args()
 out, journal = Path(told.out), Path(told.journal)
 
@@ -28,7 +29,7 @@ if told.fail and told.fail in told.out:
 if told.commands:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"commands": told.commands}))
-else:
+elif not told.lose:
     out.mkdir(parents=True, exist_ok=True)
 write("end")
 '''

@@ -76,6 +76,7 @@ def test_the_acceptance_line_runs_as_typed() -> None:
     words = [sys.executable, "launch/ablate.py", "--table", "4", "--dry-run"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "--rewards format,loc,acc,logic" in done.stdout and "rows of one seed" in done.stdout
+    assert "eval/ablation_table.py --table 4" in done.stdout
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -145,6 +146,26 @@ def test_another_shipped_model_makes_all_rows_anew_and_no_data(tmp_path: Path, m
     assert digests() == before
     (model / "model.safetensors").write_text("other weights")
     assert set(digests().items()) & set(before.items()) == {("data", before["data"])}
+
+
+def test_a_checkpoint_folder_counts_with_what_it_holds(tmp_path: Path) -> None:
+    path, model = write_study(tmp_path), tmp_path / "checkpoint"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    path.write_text(path.read_text().replace("model: mini", f"model: {model}"))
+
+    def digests() -> dict[str, str]:
+        commands._files_digest.cache_clear()
+        return {unit.name: unit.digest for unit in units_of(path)}
+
+    before = digests()
+    (model / "model.safetensors").write_text("trained anew")
+    assert set(digests().items()) & set(before.items()) == {("data", before["data"])}
+
+
+def test_mini_is_the_shipped_model_wherever_the_command_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "training")  # where a folder has that name
+    assert study_of(parse(["--table", "4", "--model", "mini"])).name == "mini"
 
 
 def test_base_is_not_asked_anew_when_nothing_of_it_changed(tmp_path: Path) -> None:
@@ -218,7 +239,7 @@ def test_a_trial_is_short_and_apart(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_commands_on_cpus_have_their_settings_and_those_on_gpus_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "/nowhere", "OMP_NUM_THREADS": "64", "MALLOC_TOP_PAD_": "1"})
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     path = ROOT / "configs" / "ablation" / "mini.yaml"
     mini, hub = read_study(path), read_study(path, "some/Other-Model")
     own = environment(mini, 2)

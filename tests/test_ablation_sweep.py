@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,77 @@ def test_what_other_words_made_is_made_anew_when_told(tmp_path: Path) -> None:
     assert run(study, "--rows", "base", "sft", "grpo").returncode == 0
 
 
+def test_what_was_stopped_before_it_replaced_anything_is_nobodys(tmp_path: Path) -> None:
+    study, rows = write_study(tmp_path), ["--rows", "base", "sft"]
+    assert run(study, *rows).returncode == 0
+    text = study.read_text()
+    study.write_text(text.replace("--steps 1 --out {train}", "--steps 0 --fail sft-0 --out {train}"))  # shows no bar
+    assert run(study, *rows, "--overwrite").returncode == 1
+    assert {path.stem for path in (tmp_path / "results").iterdir()} == {"base-0"}, "no table shows what is made anew"
+    study.write_text(text)
+    refused = run(study, *rows)
+    assert refused.returncode == 2 and "marks/sft-0-training.json" in refused.stderr
+    before = len(journal(tmp_path))
+    assert run(study, *rows, "--overwrite").returncode == 0
+    assert journal(tmp_path)[before].split()[1] == "sft-0/train" and "--overwrite" in journal(tmp_path)[before]
+
+
+def test_the_last_result_takes_its_questions_with_it(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert run(study, "--rows", "base", "grpo").returncode == 0
+    questions = tmp_path / "results" / "questions.json"
+    questions.write_text("{}")
+    study.write_text(study.read_text().replace("--rewards", "--more --rewards"))
+    assert run(study, "--rows", "base", "grpo", "--overwrite").returncode == 0 and questions.exists()
+    study.write_text(study.read_text().replace("--ckpt", "--more --ckpt"))
+    assert run(study, "--rows", "base", "grpo", "--overwrite").returncode == 0 and not questions.exists()
+
+
+def test_what_no_mark_tells_of_is_replaced_only_when_told(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    assert run(study, "--rows", "base").returncode == 0
+    for folder in ("run/marks", "results"):
+        shutil.rmtree(tmp_path / folder)
+    before = len(journal(tmp_path))
+    assert run(study, "--rows", "base").returncode == 0
+    assert {line.split()[-1] for line in journal(tmp_path)[before:] if "results" not in line} == {"--resume"}
+    for folder in ("run/marks", "results"):
+        shutil.rmtree(tmp_path / folder)
+    assert run(study, "--rows", "base", "--overwrite", "--machine", "slurm").returncode == 0
+    jobs = [(tmp_path / "run" / "slurm" / f"{name}.sh").read_text() for name in ("data", "base-0")]
+    assert all("--overwrite" in job and "--resume" not in job for job in jobs)
+
+
+def test_a_config_changed_meanwhile_stops_what_would_use_it(tmp_path: Path) -> None:
+    study = write_study(tmp_path, steps=30)
+    words = [sys.executable, str(LAUNCH / "ablate.py"), *sweep_words(study, "--rows", "grpo", "sft", "--parallel", "1")]
+    started = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    wait_for(tmp_path, "grpo-0/train", started)
+    config = tmp_path / "sft.yaml"
+    config.write_text(config.read_text().replace("100", "200"))
+    said, _ = started.communicate(timeout=60)
+    assert started.returncode == 1 and "sft-0-training: FAILED, its configs were changed" in said
+    assert {path.stem for path in (tmp_path / "results").iterdir()} == {"grpo-0"}
+    assert run(study, "--rows", "grpo", "sft").returncode == 0, "the same line goes on"
+
+
+@pytest.mark.parametrize("place", ["$SOME_PLACE", "${SOME_PLACE}"])
+def test_outputs_may_lie_where_a_variable_says(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PLACE", str(tmp_path / "else"))
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace("{run}/world", f"{place}/world"))
+    assert run(study, "--rows", "base").returncode == 0
+    assert (tmp_path / "else" / "world").is_dir() and begun(tmp_path).count("else/world") == 1
+
+
+def test_a_command_that_leaves_nothing_is_a_failure(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    study.write_text(study.read_text().replace("--ckpt", "--lose --ckpt"))
+    done = run(study, "--rows", "base")
+    assert done.returncode == 1 and "base-0: FAILED, greedy ended well without" in done.stdout
+    assert begun(tmp_path) == ["run/world", "base-0/greedy"]
+
+
 def test_a_result_that_a_command_left_out_is_a_failure(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     study.write_text(study.read_text().replace("--commands {commands}", "--commands forged"))
@@ -189,7 +261,10 @@ def test_slurm_jobs_wait_for_those_they_need_and_run_the_same_commands(
     waits = {job[0].removesuffix(".sh"): job[2] if len(job) > 3 else "" for job in jobs}
     assert waits["data"] == "" and waits["base-0"] == f"--dependency=afterok:{numbers['data']}"
     assert waits["sft-grpo-0"] == f"--dependency=afterok:{numbers['data']}:{numbers['sft-0-training']}"
-    assert jobs[-1][0] == "tables.sh" and "#SBATCH --gpus-per-node=8" in (folder / "sft-grpo-0.sh").read_text()
+    assert jobs[-1][0] == "tables.sh" and waits["tables"].startswith("--dependency=afterany:"), "failed ones too"
+    assert "--kill-on-invalid-dep=yes" in jobs[1], "what needs a failed job does not wait for ever"
+    assert "#SBATCH --gpus-per-node=8" in (folder / "sft-grpo-0.sh").read_text()
+    assert "gpus" not in (folder / "data.sh").read_text()
     assert len(list((tmp_path / "results").iterdir())) == 7 and begun(tmp_path)[-1] == "run/table-4"
 
 
@@ -198,7 +273,8 @@ def test_the_overview_tells_row_seed_stage_step_time_and_what_is_left(tmp_path: 
     rows = read_rows()
     place = Place(str(tmp_path / "run"), str(tmp_path / "results"), "2")
     units = plan(Planner(study, rows, place), [rows.rows["grpo"]], [3])
-    work = Work(units, place, 1, Marks(place.run), dict(os.environ), [unit.name for unit in units])
+    digests = {unit.name: unit.digest for unit in units}
+    work = Work(units, place, 1, Marks(place.run), dict(os.environ), list(digests), lambda: digests)
     try:
         while not (at_work := work.running.get("grpo-3")) or at_work.now is None or at_work.now.number < 4:
             work.advance()

@@ -17,7 +17,7 @@ from data_gen.records import question_from_row
 from eval.ablation.charts import mean_curve
 from eval.ablation.figures import SCORE, RowDifference, RowFigures, Table
 from eval.ablation.records import RowResult, TestQuestions
-from eval.ablation.table_files import markdown
+from eval.ablation.table_files import comma_separated, markdown
 from eval.ablation_table import main, read_table
 from rewards.grading import TASKS
 
@@ -180,6 +180,18 @@ def test_a_difference_is_over_the_seeds_that_both_rows_have(
     assert gap.seed_gaps == pytest.approx({0: 0.3, 2: 0.2}) and gap.values[SCORE].difference == pytest.approx(0.25)
 
 
+def test_a_table_is_of_the_seeds_that_were_asked_for(
+    tmp_path: Path, rows_file: Path, questions: TestQuestions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = three_seeds(questions, "second", (0.5, 0.5, 0.9))[2:]
+    results = [*three_seeds(questions, "first", (0.2, 0.3, 0.4)), *second]
+    write_study(tmp_path / "results", questions, results)
+    assert "Second (not run)" in printed(tmp_path, rows_file, capsys, "--seeds", "1")
+    table = read_table(4, tmp_path / "results", rows_file, seeds=(0, 2))[0]
+    assert row_of(table, "first").seeds == (0, 2) and row_of(table, "second").seeds == (2,)
+    assert row_of(table, "first").modes["greedy"].values[SCORE].difference == pytest.approx(0.3)
+
+
 def test_an_untrained_row_of_one_seed_is_compared_with_every_seed_and_is_not_incomplete(
     tmp_path: Path, rows_file: Path, questions: TestQuestions
 ) -> None:
@@ -320,8 +332,13 @@ def test_a_table_that_does_not_exist_is_named(
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "results")))
 def test_committed_results_recompute_the_committed_tables(path: Path) -> None:
-    number = int(path.stem.removeprefix("table-"))
-    assert markdown(read_table(number, path.parent)[0]) == path.read_text(encoding="utf-8")
+    table = read_table(int(path.stem.removeprefix("table-")), path.parent)[0]
+    assert markdown(table) == path.read_text(encoding="utf-8")
+    assert comma_separated(table) == path.with_suffix(".csv").read_text(encoding="utf-8")
+
+
+def test_both_tables_of_the_mini_study_are_committed() -> None:
+    assert {ROOT / "results" / "mini" / f"table-{number}.md" for number in (3, 4)} <= set(COMMITTED)
 
 
 def words(folder: Path, rows_file: Path) -> list[str]:

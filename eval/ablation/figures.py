@@ -128,11 +128,10 @@ def make_table(
     number: int, specs: Rows, questions: TestQuestions, results: Mapping[str, Mapping[int, RowResult]],
     seeds: Sequence[int],
 ) -> Table:  # fmt: skip
-    """The figures of a table of `specs`. results: row -> seed -> result. seeds: those that are due."""
+    """The figures of a table of `specs`. results: row -> seed -> result, of these seeds. seeds: those that are due."""
     spec = specs.tables[number]
     shown = [name for name in spec.rows if name in results]
     pairs = [(name, other) for name in shown for other in compared_with(name, specs, spec.rows) if other in results]
-    due = sorted({*seeds, *(seed for name in shown if specs.rows[name].start for seed in results[name])})
     return Table(
         number=number,
         title=spec.title,
@@ -140,7 +139,7 @@ def make_table(
         source=questions.source,
         columns=tuple((group.part, group.task) for group in questions.units),
         main_part=questions.parts[0],
-        seeds=tuple(due),
+        seeds=tuple(sorted(seeds)),
         rows=tuple(row_figures(name, specs.rows[name], questions, results.get(name, {})) for name in spec.rows),
         differences=tuple(
             found

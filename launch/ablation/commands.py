@@ -27,6 +27,7 @@ DIGEST_LENGTH = 16
 # Models that ship with the checkout: their files count, as those of configs do.
 SHIPPED = {"mini": ROOT / "training" / "mini"}
 NOT_OF_MODEL = ("README.md", "scores.json")
+MODEL_FILE = "config.json"  # what makes a folder a checkpoint
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,18 @@ def _content(path: Path) -> dict[str, Any]:
 def digest(words: Sequence[str], made: Mapping[str, str]) -> str:
     """What a command makes, as a checksum. made: outputs of earlier commands -> their digests.
 
-    Comments in configs do not count, nor do earlier commands whose outputs are not named.
+    Checkpoint folders that are named count with what they hold. Comments in configs do not count, nor do earlier
+    commands whose outputs are not named.
     """
     paths = [path for word in words for path in re.split("[:=,]", word)]
     needed = [made[out] for out in made if any(path == out or path.startswith(f"{out}/") for path in paths)]
-    models = [_files_digest(SHIPPED[word]) for word in words if word in SHIPPED]
+    models = [_files_digest(SHIPPED.get(word, ROOT / word)) for word in words if _is_checkpoint(word)]
     told = [list(words), [_content(path) for path in configs(words)], needed, *models]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def _is_checkpoint(word: str) -> bool:
+    return word in SHIPPED or (ROOT / word / MODEL_FILE).is_file()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from ablation.plan import DATA, Unit
@@ -9,13 +10,21 @@ from ablation.state import DONE
 from ablation.study import Study
 
 
-def dry_run(units: Sequence[Unit], states: Mapping[str, str], left: Sequence[Unit], study: Study) -> str:
-    """The commands of the units in order, a comment above each unit. left: the units that would be worked on."""
+def dry_run(
+    units: Sequence[Unit], tables: Mapping[str, Sequence[str]], states: Mapping[str, str], left: Sequence[Unit],
+    study: Study,
+) -> str:  # fmt: skip
+    """The commands of the units in order, a comment above each unit, then those of the tables.
+
+    left: the units that would be worked on. tables: table -> its command.
+    """
     wanted = {unit.name for unit in left}
     blocks = []
     for unit in units:
         lines = [f"# {_title(unit, units)}{_state(states[unit.name], unit.name in wanted)}{_hours(unit, study)}"]
         blocks.append("\n".join([*lines, *(command.line() for command in unit.commands)]))
+    if tables:
+        blocks.append("\n".join(["# tables, of the rows that are done", *map(shlex.join, tables.values())]))
     total = sum(gpu_hours(unit, study) for unit in left)
     rows = sum(unit.result is not None for unit in units)
     told = f"# {rows} rows of one seed, {sum(unit.result is not None for unit in left)} of them left to do"

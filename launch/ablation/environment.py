@@ -19,8 +19,13 @@ def environment(study: Study, parallel: int) -> dict[str, str]:
     if shutil.which("nvidia-smi"):
         return {"TOKENIZERS_PARALLELISM": "false"} | dict(os.environ)
     hub = {"HF_HUB_OFFLINE": "1"} if study.model_is_here else {}
-    threads = max(1, (os.cpu_count() or 1) // parallel)
+    threads = max(1, available_cores() // parallel)
     return cpu_settings() | hub | dict(os.environ) | {"OMP_NUM_THREADS": str(threads)}
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_settings() -> dict[str, str]:

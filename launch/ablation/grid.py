@@ -110,7 +110,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     add("--eval-data", type=Path, help="questions to score on; required")
     add("--eval-limit", type=int, help="score only so many units of every task (a mirrored pair is one)")
     add("--max-new-tokens", type=int, default=512, help="longest answer in evaluation (default: %(default)s)")
-    add("--out", type=Path, default=Path("runs/ablation"), help="folder of the sweep (default: %(default)s)")
+    add("--out", type=Path, default=Path("runs/rewards-grid"), help="folder of the sweep (default: %(default)s)")
     add("--seed", type=int, default=42, help="seed of every row (default: %(default)s)")
     add(
         "--accelerate-config",
@@ -121,12 +121,13 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[argparse.Namespace, l
     add("--overwrite", action="store_true", help="do all rows anew")
     add("--dry-run", action="store_true", help="print the commands and stop")
     options, grpo_options = parser.parse_known_args(arguments)
+    tables = "for the paper's tables: python launch/ablate.py --table 3|4|both"
     for name in ("data", "eval_data"):
         path, option = getattr(options, name), f"--{name.replace('_', '-')}"
         if path is None or not (path.is_file() or options.dry_run):
             problem = "is missing" if path is None else f"names no file: {path}"
             builder = "python data_gen/build_surds.py --nuscenes DIR"
-            parser.error(f"{option} {problem}; it takes a question file; build one with: {builder}")
+            parser.error(f"{option} {problem}; it takes a question file; build one with: {builder}; {tables}")
     if options.eval_limit is not None and options.eval_limit < 1:
         parser.error(f"--eval-limit must be at least 1, got {options.eval_limit}")
     filled = options.out.is_dir() and any(options.out.iterdir())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from ablation.environment import available_cores
 from ablation.plan import Place
-from ablation.study import ROOT, Row, Rows, Study, StudyError, read_rows, read_study
+from ablation.study import OWN_MODELS, ROOT, Row, Rows, Study, StudyError, read_rows, read_study
 
 MINI = "mini"
 STUDIES = ROOT / "configs" / "ablation"
@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def study_of(options: argparse.Namespace) -> Study:
     """The study that is asked for. Raises StudyError."""
     model = options.model
-    if model is not None and Path(model).is_dir():
+    if model is not None and model not in OWN_MODELS and Path(model).is_dir():
         model = from_root(Path(model))
     if options.study is not None:
         return read_study(options.study, model)
@@ -91,7 +91,7 @@ def place_of(options: argparse.Namespace, study: Study) -> Place:
     real = ROOT / "results" / study.name
     if options.shorten > 1 and (ROOT / results).resolve() == real:
         raise StudyError(f"--shorten is a trial; its results do not go to {results}")
-    return Place(run, results, str(os.cpu_count() or 1))
+    return Place(run, results, str(available_cores()))
 
 
 def from_root(path: Path) -> str:
@@ -104,4 +104,4 @@ def parallel_of(options: argparse.Namespace) -> int:
     """Units at a time."""
     if options.parallel:
         return int(options.parallel)
-    return 1 if shutil.which("nvidia-smi") else os.cpu_count() or 1
+    return 1 if shutil.which("nvidia-smi") else available_cores()

@@ -42,6 +42,11 @@ def last_step(text: str) -> Step | None:
     return None
 
 
+def has_own_bar(text: str) -> bool:
+    """Whether a log shows a progress bar without words before it."""
+    return any(BAR.search(piece) for piece in re.split(r"[\r\n]", text))
+
+
 def last_lines(text: str, count: int) -> list[str]:
     """The last lines of a log that say something, without progress bars."""
     pieces = [piece.rstrip() for piece in re.split(r"[\r\n]", text)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,11 +13,15 @@ from ablation.plan import Unit
 from ablation.study import ROOT, StudyError
 
 DONE, OPEN, OTHER = "done", "open", "made by other commands"
+# In place of a digest while a command replaces what is there: nobody knows then whose it is.
+REPLACED = "replaced"
+# Beside the rows' results: what they are scored on, written by the first of them.
+QUESTIONS_FILE = "questions.json"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A command that was begun. digest: of the command as it was then; seconds: spent on it so far."""
+    """A command that was begun. digest: of the command as it was then, or REPLACED; seconds: spent on it so far."""
 
     digest: str
     finished: bool
@@ -52,12 +57,17 @@ class Marks:
 
 def is_finished(command: Command, mark: Mark | None) -> bool:
     """Whether the output of a command is there and of these very words."""
-    return mark is not None and mark.finished and mark.digest == command.digest and (ROOT / command.out).exists()
+    return mark is not None and mark.finished and mark.digest == command.digest and _is_there(command)
 
 
-def how(command: Command, mark: Mark | None) -> str:
-    """--overwrite for what other words had begun, else --resume."""
-    return "--resume" if mark is None or mark.digest == command.digest else "--overwrite"
+def how(command: Command, mark: Mark | None, overwrite: bool) -> str:
+    """--overwrite for what other words had begun and, where `overwrite` is asked for, for what no mark tells of."""
+    unknown = overwrite and mark is None and _is_there(command)
+    return "--overwrite" if unknown or (mark is not None and mark.digest != command.digest) else "--resume"
+
+
+def _is_there(command: Command) -> bool:
+    return (ROOT / os.path.expandvars(command.out)).exists()
 
 
 def state_of(unit: Unit, marks: Marks) -> str:
@@ -89,6 +99,18 @@ def refuse_others(units: Iterable[Unit], states: dict[str, str], marks: Marks) -
         f"made by other commands or configs than those of now:\n  {listed}\n"
         "--overwrite makes them anew; another --results and --out keeps them"
     )
+
+
+def forget_results(units: Iterable[Unit]) -> None:
+    """Delete the results of rows that are about to be made anew: no table shows them beside those of now.
+
+    With the last result of a folder goes what they were scored on, which may be another test set now.
+    """
+    for path in [ROOT / unit.result for unit in units if unit.result is not None]:
+        if path.is_file():
+            path.unlink()
+            if not any(path.parent.glob("*-*.json")):
+                (path.parent / QUESTIONS_FILE).unlink(missing_ok=True)
 
 
 def _evidence(unit: Unit, marks: Marks) -> Path:

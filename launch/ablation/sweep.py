@@ -18,7 +18,7 @@ from ablation.overview import Screen, failure, overview
 from ablation.plan import Place, Planner, Unit, needed, plan
 from ablation.progress import longest_first
 from ablation.slurm import write_jobs
-from ablation.state import DONE, Marks, refuse_others, state_of
+from ablation.state import DONE, Marks, forget_results, refuse_others, state_of
 from ablation.study import ROOT, Row, Rows, Study, StudyError
 from ablation.work import Work, lock
 
@@ -43,23 +43,33 @@ def sweep(options: argparse.Namespace) -> int:
     place = place_of(options, study)
     if options.shorten > 1:
         study = trial(study, options.shorten)
-    units = plan(Planner(study, all_rows, place, options.shorten), rows, options.seeds)
+
+    def planned() -> list[Unit]:
+        return plan(Planner(study, all_rows, place, options.shorten), rows, options.seeds)
+
+    units = planned()
     marks = Marks(place.run)
     states = {unit.name: state_of(unit, marks) for unit in units}
     left = needed(units, {name for name, state in states.items() if state == DONE})
+    pages = table_commands(study, place, whole_tables(tables, all_rows, rows), options.seeds)
     if options.dry_run:
-        print(dry_run(units, states, left, study), end="")
+        print(dry_run(units, pages, states, left, study), end="")
         return 0
     if not options.overwrite:
         refuse_others(left, states, marks)
     for unit in left:
         for command in unit.commands:
             executable(command.words)  # refuses what is not set before the first begins
-    pages = table_commands(study, place, whole_tables(tables, all_rows, rows), options.seeds)
     if options.machine == "slurm":
-        return write_jobs(left, pages, place, study, marks, options.submit)
+        forget_results(left)
+        return write_jobs(left, pages, place, study, marks, options)
     print(f"{len(left)} of {len(units)} units are left to do; their output goes to {place.run}/logs", flush=True)
-    status = work_through(left, study, place, marks, parallel_of(options)) if left else 0
+    parallel = parallel_of(options)
+    work = Work(
+        left, place, parallel, marks, environment(study, parallel), _order(left, study),
+        plan_anew=lambda: {unit.name: unit.digest for unit in planned()}, overwrite=options.overwrite,
+    )  # fmt: skip
+    status = work_through(work, study) if left else 0
     if status == STOPPED:
         return status
     made = make_tables(pages, environment(study, 1))  # where a unit failed, of the rows that are done
@@ -73,12 +83,12 @@ def trial(study: Study, factor: int) -> Study:
     return replace(study, name=f"{study.name}-short{factor}", estimates=less | of_data)
 
 
-def work_through(left: Sequence[Unit], study: Study, place: Place, marks: Marks, parallel: int) -> int:
+def work_through(work: Work, study: Study) -> int:
     """Do the units, showing how they stand; 0 when all are done, 1 when one failed, STOPPED when stopped."""
+    work.locks = (lock(ROOT / work.place.run),)
+    forget_results(work.units)
     stopped: list[int] = []
     before = {n: signal.signal(n, lambda got, frame: stopped.append(got)) for n in (signal.SIGINT, signal.SIGTERM)}
-    own = environment(study, parallel)
-    work = Work(left, place, parallel, marks, own, _order(left, study), (lock(ROOT / place.run),))
     screen = Screen()
     try:
         while not work.over and not stopped:

@@ -11,14 +11,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablation.commands import Command, executable
 from ablation.plan import Place, Unit
-from ablation.progress import Step, duration, last_step, tail
-from ablation.state import DONE, Mark, Marks, how, is_finished, state_of
+from ablation.progress import Step, duration, has_own_bar, last_step, tail
+from ablation.state import DONE, REPLACED, Mark, Marks, how, is_finished, state_of
 from ablation.study import ROOT, StudyError
 
 GRACE_S = 20
@@ -29,6 +29,7 @@ class Running:
     """A unit in work. way: --resume or --overwrite. log_start: bytes of the log of earlier commands.
 
     begun_s: by the clock, of this command; before_s: spent on it by earlier calls. first: the first step seen, when.
+    at_work: it has shown a bar of its own, so that what it replaces is gone.
     """
 
     unit: Unit
@@ -40,10 +41,13 @@ class Running:
     before_s: float
     first: tuple[Step, float] | None = None
     now: Step | None = None
+    at_work: bool = False
 
     def look(self, log: Path) -> None:
         """Read from the log how far the command is."""
-        self.now = last_step(tail(log, self.log_start))
+        said = tail(log, self.log_start)
+        self.now = last_step(said)
+        self.at_work = self.at_work or has_own_bar(said)
         # What resumes shows step 0 and then leaps to where it goes on: no pace is reckoned from there.
         if self.now is not None and (
             self.first is None or self.first[0].total != self.now.total or not self.first[0].number
@@ -55,8 +59,9 @@ class Running:
 class Work:
     """The units that are left and how they stand.
 
-    environment: of each command. order: names of the units, those first that should begin first. locks: open files
-    that hold the run folder, for as long as any command lives.
+    environment: of each command. order: names of the units, those first that should begin first. plan_anew: digests of
+    the units by the configs as they are at that time. overwrite: replace what no mark tells of. locks: open files that
+    hold the run folder, for as long as any command lives.
     """
 
     units: Sequence[Unit]
@@ -65,6 +70,8 @@ class Work:
     marks: Marks
     environment: Mapping[str, str]
     order: Sequence[str]
+    plan_anew: Callable[[], Mapping[str, str]]
+    overwrite: bool = False
     locks: tuple[int, ...] = ()
     running: dict[str, Running] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
@@ -76,7 +83,7 @@ class Work:
         by_name = {unit.name: unit for unit in self.units}
         for name in self.order:
             if len(self.running) < self.parallel and self._can_begin(by_name[name]):
-                events.append(f"{name}: begins" if self._next(by_name[name]) else self._ended(by_name[name]))
+                events.append(self._next(by_name[name]) or f"{name}: begins")
         return events
 
     @property
@@ -115,24 +122,26 @@ class Work:
         names = {other.name for other in self.units}
         return not seen and all(need in self.done or need not in names for need in unit.needs)
 
-    def _next(self, unit: Unit) -> bool:
-        """Begin the first command that is not finished; False when there is none."""
+    def _next(self, unit: Unit) -> str | None:
+        """Begin the first command that is not finished; what happened where none is begun."""
         told = self.marks.read(unit)
         for command in unit.commands:
             if command.resumable and is_finished(command, told.get(command.stage)):
                 continue
+            if self.plan_anew()[unit.name] != unit.digest:
+                return self._failure(unit, "its configs were changed since the sweep began; give the same line again")
             mark = told.get(command.stage)
-            way = how(command, mark)
+            way = how(command, mark, self.overwrite)
             unfinished = mark is not None and way == "--resume" and not mark.finished
             self._begin(unit, command, way, mark.seconds if mark is not None and unfinished else 0.0)
-            return True
-        return False
+            return None
+        return self._ended(unit)
 
     def _begin(self, unit: Unit, command: Command, way: str, before_s: float) -> None:
         log = self.log(unit)
         log.parent.mkdir(parents=True, exist_ok=True)
-        if way == "--resume":
-            self.marks.write(unit, command.stage, Mark(command.digest, False, before_s))
+        digest = command.digest if way == "--resume" else REPLACED
+        self.marks.write(unit, command.stage, Mark(digest, False, before_s))
         with log.open("ab") as file:
             file.write(f"\n$ {command.line(way)}\n".encode())
             file.flush()
@@ -153,14 +162,13 @@ class Work:
         del self.running[running.unit.name]
         if status:
             self._mark(running, finished=False)
-            self.failed[running.unit.name] = f"{running.command.stage} ended with status {status}"
-            return f"{running.unit.name}: FAILED, {self.failed[running.unit.name]}"
+            return self._failure(running.unit, f"{running.command.stage} ended with status {status}")
         self._mark(running, finished=True)
-        following = running.unit.commands.index(running.command) + 1
-        if following == len(running.unit.commands):
+        if running.command == running.unit.commands[-1]:
             return self._ended(running.unit)
-        self._next(running.unit)
-        return None
+        if not is_finished(running.command, self.marks.read(running.unit)[running.command.stage]):
+            return self._failure(running.unit, f"{running.command.stage} ended well without {running.command.out}")
+        return self._next(running.unit)
 
     def _ended(self, unit: Unit) -> str:
         """A unit has come to its end; it failed all the same when its result is not there."""
@@ -168,12 +176,15 @@ class Work:
             self.done.add(unit.name)
             spent_s = sum(mark.seconds for mark in self.marks.read(unit).values())
             return f"{unit.name}: done in {duration(spent_s)}"
-        self.failed[unit.name] = f"its commands ended well, but {unit.commands[-1].out} is not there or not of them"
-        return f"{unit.name}: FAILED, {self.failed[unit.name]}"
+        return self._failure(unit, f"its commands ended well, but {unit.commands[-1].out} is not there or not of them")
+
+    def _failure(self, unit: Unit, reason: str) -> str:
+        self.failed[unit.name] = reason
+        return f"{unit.name}: FAILED, {reason}"
 
     def _mark(self, running: Running, finished: bool) -> None:
-        if running.way == "--overwrite" and not finished and running.now is None:
-            return  # it may not have emptied the folder yet: what is there still counts as the other command's
+        if running.way == "--overwrite" and not finished and not running.at_work:
+            return  # it may not have emptied the folder yet: the mark stays REPLACED
         seconds = running.before_s + time.monotonic() - running.begun_s
         self.marks.write(running.unit, running.command.stage, Mark(running.command.digest, finished, seconds))
 
