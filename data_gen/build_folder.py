@@ -39,7 +39,7 @@ def finished_build(folder: OutputFolder, settings: dict[str, Any], of_scenes: Se
         return None
     finished, started = folder.path / MANIFEST, folder.path / UNFINISHED / SETTINGS
     if started.is_file():
-        _check_same(folder.path, read_json(started), of_scenes)
+        check_same(folder.path, read_json(started), of_scenes)
         return None
     if not finished.is_file():
         return None
@@ -48,7 +48,7 @@ def finished_build(folder: OutputFolder, settings: dict[str, Any], of_scenes: Se
     if lost:
         raise FileExistsError(f"{folder.path} lacks {', '.join(lost)} of its build; make it anew with --overwrite")
     shutil.rmtree(folder.path / UNFINISHED, ignore_errors=True)
-    _check_same(folder.path, manifest.get("settings", {}), settings, "; its scenes give other questions: --from-scenes")
+    check_same(folder.path, manifest.get("settings", {}), settings, "; its scenes give other questions: --from-scenes")
     print(f"{folder.path} holds this build already")
     return manifest
 
@@ -59,7 +59,7 @@ def start_build(folder: OutputFolder, of_scenes: Settings) -> None:
     write_json(folder.path / UNFINISHED / SETTINGS, of_scenes)
 
 
-def _check_same(out: Path, held: Settings, wanted: Settings, hint: str = "") -> None:
+def check_same(out: Path, held: Settings, wanted: Settings, hint: str = "") -> None:
     """Raise FileExistsError naming what differs."""
     wanted = json.loads(json.dumps(wanted))
     differing = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]

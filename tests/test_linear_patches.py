@@ -14,7 +14,7 @@ from training.model import load_model
 
 @pytest.fixture
 def embed() -> Any:
-    loaded = load_model("mini")
+    loaded = load_model("mini", device="cpu")
     embed = loaded.model.model.visual.patch_embed
     embed.proj.requires_grad_(True)
     return embed

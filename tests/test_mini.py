@@ -12,6 +12,8 @@ from PIL import Image
 from torch import nn
 
 from data_gen.build_surds import main as build_surds
+from data_gen.pretraining.pictures import SHOWN_PX, Pictures, Seen, nameable, render_scenes
+from data_gen.pretraining.texts import TAGGED_SHARE, Said, caption, grounding, measured, place, tagged
 from data_gen.synthetic import WorldSpec, write_world
 from eval.surds import main as surds
 from rewards.response import parse
@@ -21,6 +23,7 @@ from training.mini_stages.architecture import new_mini
 from training.mini_stages.dense import PARTS, cell_truth, dense_losses
 from training.mini_stages.forward import (
     IGNORED,
+    IMAGE_TOKENS,
     Conversation,
     SharedRows,
     image_tokens,
@@ -28,10 +31,9 @@ from training.mini_stages.forward import (
     shared_rows,
     text_loss,
 )
-from training.mini_stages.pictures import SHOWN_PX, Pictures, Seen, nameable, render_scenes
 from training.mini_stages.score import seeing_scores
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import TAGGED_SHARE, caption, grounding, measured, place, tagged
+from training.mini_stages.stages import STAGES
 from training.model import MINI, load_model
 from training.processor import Qwen2VLImageProcessorPil
 from training.tiny import train_tokenizer
@@ -127,6 +129,19 @@ def _loss_of_each(model: nn.Module, speech: Speech, items: list[Conversation], p
     return total / count
 
 
+def test_prompts_are_those_of_the_chat_template(speech: Speech) -> None:
+    loaded = load_model("mini")
+    for said in (Said("Where is the red car?", "There"), Said("Read: a b", "a b", alone=True)):
+        content = [*([] if said.alone else [{"type": "image"}]), {"type": "text", "text": said.prompt}]
+        whole = loaded.processor.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        expanded = whole.replace("<|image_pad|>", "<|image_pad|>" * IMAGE_TOKENS)
+        spoken = speech.conversation(said)
+        head = () if said.alone else tuple(speech.head)
+        assert (*head, *spoken.ids[: spoken.prompt_length]) == tuple(loaded.processor.tokenizer(expanded)["input_ids"])
+
+
 def test_rows_of_different_lengths_are_padded(speech: Speech) -> None:
     short, long = Conversation((7, 8), 1), Conversation((7, 8, 9, 10), 2)
     rows = shared_rows(speech.head, [[short], [long, short]], pad_id=0)
@@ -212,7 +227,8 @@ def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monk
     monkeypatch.setattr(loop, "SAVE_EVERY_S", 0.0)
     stage = loop.Stage("trial", 1, steps=6, examples_per_step=1, learning_rate=0.1)
 
-    def run(checkpoint: Path, stop_at: int | None = None) -> torch.Tensor:
+    def run(checkpoint: Path, stop_at: int | None = None) -> tuple[int, list[float]]:
+        """How many steps are trained, and the weight."""
         torch.manual_seed(0)
         line, calls = nn.Linear(3, 1), []
 
@@ -223,23 +239,30 @@ def test_an_interrupted_stage_goes_on_as_if_it_had_not_been(tmp_path: Path, monk
             return {"square": (line(torch.from_numpy(rng.random((4, 3)).astype(np.float32))) ** 2).mean()}
 
         loop.train(stage, [line], losses_of, checkpoint, seed=0)
-        return line.weight.detach()
+        return len(calls), line.weight.flatten().tolist()
 
-    whole = run(tmp_path / "whole.pt")
+    steps, whole = run(tmp_path / "whole.pt")
+    assert steps == 6
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "cut.pt", stop_at=4)
-    assert torch.equal(run(tmp_path / "cut.pt"), whole)
-    assert torch.equal(run(tmp_path / "cut.pt"), whole)  # finished: nothing more is trained
+    assert run(tmp_path / "cut.pt") == (3, whole), "the steps that the interrupted one had not done"
+    assert run(tmp_path / "cut.pt") == (0, whole), "finished: nothing more is trained"
 
 
 def test_the_whole_pretraining_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600"])
+    trained = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " cpu-s " in line]
+    assert trained == [stage.name for stage in STAGES["mini"]]
     loaded = load_model(str(tmp_path / "mini" / "model"))
     assert loaded.frame == load_model("mini").frame
     with pytest.raises(SystemExit) as stopped:
         mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600"])
     assert stopped.value.code == 2 and "--resume" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600", "--seed", "1", "--resume"])
+    assert stopped.value.code == 2 and "other settings (seed 0 -> 1)" in capsys.readouterr().err
     mini_pretrain.main(["--out", str(tmp_path / "mini"), "--shorten", "600", "--resume"])
+    assert " cpu-s " not in capsys.readouterr().out, "nothing is trained again"
     again = load_model(str(tmp_path / "mini" / "model")).model.state_dict()
     assert all(torch.equal(value, again[name]) for name, value in loaded.model.state_dict().items())
 

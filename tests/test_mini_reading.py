@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from data_gen.pretraining.pictures import Seen
+from data_gen.pretraining.reading import comparison, exercise, far_behind, listed_option
+from data_gen.pretraining.texts import Said
 from rewards.normal_form import normalise
 from rewards.response import contains_phrase, numbers_in
 from training.mini_stages.architecture import new_mini
 from training.mini_stages.forward import IMAGE_TOKENS, alone_loss, text_loss
-from training.mini_stages.pictures import Seen
-from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import Said
 from training.tiny import train_tokenizer
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
+from data_gen.pretraining.pictures import Pictures, render_scenes
 from training import mini_pretrain
 from training.mini_stages.architecture import SIZES, new_mini
 from training.mini_stages.forward import alone_loss, image_tokens, patches_of, shared_rows, text_loss
-from training.mini_stages.pictures import Pictures, render_scenes
 from training.mini_stages.speech import Speech
 from training.mini_stages.stages import ABOUT, STAGES, Course, draw_pictures, teach
 from training.model import MINI

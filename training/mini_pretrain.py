@@ -27,8 +27,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_gen.command_line import positive
-from data_gen.folders import OutputFolder
+from data_gen.build_folder import check_same
+from data_gen.command_line import UsageError, positive
+from data_gen.files import read_json, write_json
+from data_gen.folders import OutputFolder, alone_in
 
 if TYPE_CHECKING:
     from training.mini_stages.loop import Stage
@@ -37,15 +39,16 @@ SIZES = ("mini", "midi")
 SCENES, HELD_OUT_SCENES = 1200, 60
 HELD_OUT_SEED = -1
 QUESTIONS = 300
+SETTINGS = "settings.json"
 
 
 def pretrain(options: argparse.Namespace) -> None:
     """Run all stages, as far as they are not finished, and write and score the model."""
     import torch
 
+    from data_gen.pretraining.pictures import rendered
     from training.linear_patches import embed_patches_linearly
     from training.mini_stages.architecture import new_mini
-    from training.mini_stages.pictures import rendered
     from training.mini_stages.score import seeing_scores
     from training.mini_stages.speech import Speech
     from training.mini_stages.stages import Course, teach
@@ -66,7 +69,7 @@ def pretrain(options: argparse.Namespace) -> None:
     processor = write_model(out / "model", model, tokenizer)
     held_out = rendered(out / "pictures", HELD_OUT_SEED, max(1, HELD_OUT_SCENES // options.shorten), workers)
     torch.set_num_threads(workers if device == "cuda" else options.threads)  # the processor gives what a CPU takes
-    scores = asdict(seeing_scores(model.cpu().eval(), processor, held_out, max(1, QUESTIONS // options.shorten)))
+    scores = asdict(seeing_scores(model.eval(), processor, held_out, max(1, QUESTIONS // options.shorten)))
     (out / "model" / "scores.json").write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
     print(f"{out / 'model'}: {scores}")
 
@@ -80,9 +83,19 @@ def stages_of(options: argparse.Namespace) -> list[Stage]:
     return [replace(stage, steps=max(1, count // options.shorten)) for stage, count in zip(stages, steps, strict=True)]
 
 
+def keep_settings(options: argparse.Namespace) -> None:
+    """Note what a run is made with. Raises FileExistsError when the folder holds another's."""
+    steps = {stage.name: stage.steps for stage in stages_of(options)}
+    settings = {"seed": options.seed, "size": options.size, "shorten": options.shorten, "steps": steps}
+    path = options.out / SETTINGS
+    if path.exists():
+        check_same(options.out, read_json(path), settings)
+    write_json(path, settings)
+
+
 def write_model(folder: Path, model: Any, tokenizer: Any) -> Any:
     """Write weights, processor and frame into a folder; gives the processor."""
-    from training.mini_stages.pictures import FRAME, MAX_PIXELS
+    from data_gen.pretraining.pictures import FRAME, MAX_PIXELS
     from training.model import save_frame
     from training.processor import ImageOnlyProcessor, Qwen2VLImageProcessorPil
     from training.tiny import CHAT_TEMPLATE
@@ -132,14 +145,16 @@ def main(arguments: list[str] | None = None) -> None:
     options.device = options.device or ("cuda" if gpu else "cpu")
     try:
         if options.seed < 0:
-            raise ValueError(f"the seed must not be negative, got {options.seed}")
+            raise UsageError(f"the seed must not be negative, got {options.seed}")
         if options.device == "cuda" and not gpu:
-            raise ValueError("--device cuda, but torch sees no GPU; use --device cpu")
+            raise UsageError("--device cuda, but torch sees no GPU; use --device cpu")
         OutputFolder(options.out, "mini-pretraining", options.resume, options.overwrite).prepare()
-    except (FileExistsError, ValueError) as error:
+        with alone_in(options.out):
+            keep_settings(options)
+            pretrain(options)
+    except (FileExistsError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    pretrain(options)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The parts of the mini model's pretraining: pictures, texts, architecture, stages, scores."""
+"""The parts of the mini model's pretraining: architecture, what is learnt from a text or a picture, stages, scores."""

@@ -11,9 +11,9 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from data_gen.compass import DIRECTIONS
+from data_gen.pretraining.pictures import COLOUR_NAMES, KIND_NAMES, SHOWN_PX, Seen
 from rewards.boxes import intersection
 from training.mini_stages.forward import CELLS_HW, IGNORED, IMAGE_TOKENS
-from training.mini_stages.pictures import COLOUR_NAMES, KIND_NAMES, SHOWN_PX, Seen
 
 CELL_PX = 28
 SHOWN_AREA_PX = 20.0  # of an object in a cell, from which on the cell shows it

@@ -18,7 +18,7 @@ from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
 from transformers.vision_utils import get_vision_position_ids
 
-from training.mini_stages.pictures import SHOWN_PX
+from data_gen.pretraining.pictures import SHOWN_PX
 
 PATCH_PX, MERGE = 14, 2
 GRID_HW = SHOWN_PX[1] // PATCH_PX, SHOWN_PX[0] // PATCH_PX  # of patches

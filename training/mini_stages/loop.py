@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ TELL_EVERY = 100
 
 @dataclass(frozen=True)
 class Stage:
-    """How a stage trains. number: its place among the stages, from which it draws its own data."""
+    """How a stage trains. number: a seed of its own, for what it draws; another number gives other data."""
 
     name: str
     number: int
@@ -55,7 +57,7 @@ def train(
         together.parameters(), lr=stage.learning_rate, betas=(0.9, 0.98), weight_decay=0.05, fused=True
     )
     first = _load(checkpoint, together, optimizer)
-    told: dict[str, float] = {}
+    told: dict[str, list[float]] = defaultdict(list)
     begun, saved = time.process_time(), time.monotonic()
     together.train()
     for step, drawn in enumerate(_drawn(stage, seed, draw, first, workers), start=first):
@@ -67,11 +69,11 @@ def train(
         optimizer.step()
         optimizer.zero_grad()
         for name, loss in losses.items():
-            told[name] = told.get(name, 0.0) + loss.item() / TELL_EVERY
-        if (step + 1) % TELL_EVERY == 0:
-            said = " ".join(f"{name} {value:.3f}" for name, value in told.items())
+            told[name].append(loss.item())
+        if (step + 1) % TELL_EVERY == 0 or step + 1 == stage.steps:
+            said = " ".join(f"{name} {fmean(values):.3f}" for name, values in told.items())
             print(f"{stage.name} {step + 1}/{stage.steps} {time.process_time() - begun:.0f} cpu-s {said}", flush=True)
-            told = {}
+            told.clear()
         if time.monotonic() - saved > SAVE_EVERY_S:
             _save(checkpoint, together, optimizer, step + 1)
             saved = time.monotonic()

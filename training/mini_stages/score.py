@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from PIL import Image
 
+from data_gen.pretraining.pictures import SHOWN_PX, Pictures, Seen, nameable
+from data_gen.pretraining.texts import name_question, place_question
 from rewards.boxes import Box, iou, sort_corners
 from rewards.response import read_boxes
-from training.mini_stages.pictures import SHOWN_PX, Pictures, Seen, nameable
-from training.mini_stages.texts import name_question, place_question
 
 GOOD_IOU = 0.5
 BATCH = 32
@@ -92,7 +92,7 @@ def replies(
             for prompt in prompts[start : start + BATCH]
         ]
         texts = processor.apply_chat_template(content, tokenize=False, add_generation_prompt=True)
-        inputs = processor(text=texts, images=images, return_tensors="pt", padding=True)
+        inputs = processor(text=texts, images=images, return_tensors="pt", padding=True).to(model.device)
         new = model.generate(**inputs, **{"do_sample": False, "max_new_tokens": LONGEST_REPLY, **settings})
         said += processor.batch_decode(new[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return said

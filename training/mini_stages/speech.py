@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from data_gen.pretraining.texts import Said
 from training.mini_stages.forward import IMAGE_TOKENS, Conversation, SharedRows, shared_rows
-from training.mini_stages.texts import Said
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

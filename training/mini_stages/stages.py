@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data_gen.pretraining.pictures import Pictures, Pixels, Seen, nameable
+from data_gen.pretraining.reading import comparison, exercise, far_behind, listed_option
+from data_gen.pretraining.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 from training.cpu_attention import attend_on_cpu
 from training.mini_stages.architecture import standardise_tokens
 from training.mini_stages.dense import CellTruth, cell_truth, dense_losses, new_head
 from training.mini_stages.forward import Conversation, alone_loss, image_tokens, patches_of, shared_rows, text_loss
 from training.mini_stages.loop import Stage, train
-from training.mini_stages.pictures import Pictures, Pixels, Seen, nameable
-from training.mini_stages.reading import comparison, exercise, far_behind, listed_option
 from training.mini_stages.speech import Speech
-from training.mini_stages.texts import Grounding, Said, caption, grounding, measured, name_in_box, place, tagged
 
 # Size of the model -> its stages, in order. Reading comes before places: a model that can copy learns to name and place
 # objects in half the steps, and it does not learn to copy in reasonable time after them. Those of midi are for a GPU,
@@ -47,7 +47,7 @@ IMAGE_TOKEN_SCALE = 2.0
 SAMPLES = 128
 CAPTION_SHARE = 0.3  # of the pictures, while the format is taught: what is not asked for is forgotten
 QUESTIONS_PER_PICTURE, MEASURES_PER_PICTURE, COMPARISONS_PER_PICTURE = 3, 2, 3  # at last
-LISTED_SHARE = 0.4  # of the pictures that are asked about in the format: a listed option as well
+LISTED_SHARE = 0.2  # of the times a picture is asked about in the format: a listed option as well
 About = Callable[[Sequence[Seen], np.random.Generator], list[Said]]
 
 
@@ -180,7 +180,7 @@ def _about_measures(seen: Sequence[Seen], rng: np.random.Generator) -> list[Said
 def _grounding_questions(seen: Sequence[Seen], rng: np.random.Generator) -> list[Grounding]:
     """One about what is seen, if it can be asked about, now and then one that is answered by a listed option."""
     question, known = grounding(seen, rng), nameable(seen)
-    listed = [listed_option(known[0], rng)] if known and rng.random() < LISTED_SHARE / 2 else []
+    listed = [listed_option(known[0], rng)] if known and rng.random() < LISTED_SHARE else []
     return [*([question] if question else []), *listed]
 
 

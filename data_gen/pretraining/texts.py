@@ -14,10 +14,10 @@ import numpy as np
 
 from data_gen.oracle_cues import third_of
 from data_gen.oracle_wording import POINTINGS, SIDES
+from data_gen.pretraining.pictures import COLOUR_NAMES, FRAME, HEIGHT_PX, KIND_NAMES, SHOWN_PX, WIDTH_PX, Seen, nameable
 from data_gen.prompts import located_response, located_text
 from data_gen.questions import SAME, option_name
 from data_gen.rendering.palette import describe
-from training.mini_stages.pictures import COLOUR_NAMES, FRAME, HEIGHT_PX, KIND_NAMES, SHOWN_PX, WIDTH_PX, Seen, nameable
 
 TAGGED_SHARE = 0.45  # of the replies to grounding questions
 ALL_NAMES = tuple(describe(kind, colour) for kind, colour in itertools.product(KIND_NAMES, COLOUR_NAMES))

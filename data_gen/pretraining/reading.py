@@ -1,8 +1,9 @@
-"""Exercises in reading, for which no picture is needed: to repeat words, to pick a listed option by its number, to tell
+"""Exercises in reading, most of which need no picture: to repeat words, to pick a listed option by its number, to tell
 the larger of two numbers, to find the range that holds a number, to say what answer a text ends with.
 
 A large language model can do this before it sees its first question; without it a small one spends its few reasoning
-traces on learning to copy an option. No exercise asks about a place, a direction or a distance in a picture.
+traces on learning to copy an option. What an exercise names is not in any picture; only `listed_option` places an
+object, and tells which option answers.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import numpy as np
 from data_gen.compass import DIRECTIONS
 from data_gen.depth_ranges import DepthRange
 from data_gen.oracle_wording import WORDINGS, all_sentences
+from data_gen.pretraining.pictures import SHOWN_PX, Seen
+from data_gen.pretraining.texts import ALL_NAMES, Grounding, Said, box_text
 from data_gen.prompts import verifier_text
 from data_gen.questions import SAME, SAME_DEPTH, option_name
-from training.mini_stages.pictures import SHOWN_PX, Seen
-from training.mini_stages.texts import ALL_NAMES, Grounding, Said, box_text
 
 OPTIONS = (3, 4, 5)
 WORDS_TO_REPEAT = (4, 24)
 FILLED_SHARE, FILLING_WORDS = 0.5, (4, 80)
 LARGEST_NUMBER, THINGS_TO_SORT = 100, (2, 6)
 EQUAL_SHARE = 0.2  # of the comparisons
-WITHIN = (4, 8, 50)  # how far apart the numbers of a comparison are at most, one of these
+WITHIN = (4, 8, 50)  # the numbers of a comparison are less far apart than one of these
 POINT_SHARE = 0.15  # of the answers to be read out of a text
 
 

@@ -1,0 +1,1 @@
+"""What the mini model is pretrained on: pictures of the rendered world, texts about them, exercises in reading."""
