@@ -196,6 +196,35 @@ def test_measures_are_those_of_the_named_objects() -> None:
     assert len({said.prompt for said in asked}) == 4
 
 
+def test_boxes_names_and_sides_are_those_of_the_objects() -> None:
+    car, bus = Seen(0, 1, 2, (0, 20, 56, 50), 9.4), Seen(1, 2, 3, (112, 20, 168, 50), 31.0)
+    boxes = {car.name: "[0, 20, 56, 50]", bus.name: "[112, 20, 168, 50]"}
+    in_box, sides = {box: name for name, box in boxes.items()}, {car.name: "On the left", bus.name: "In the middle"}
+    seen = set()
+    for seed in range(300):
+        said = grounding([car, bus], np.random.default_rng(seed))
+        start = " ".join(said.question.split()[:2])
+        named = [name for name in boxes if f"the {name}" in said.question]
+        boxed = [name for box, name in in_box.items() if box in said.question]
+        if said.question.startswith("Which is the box of"):
+            assert said.answer == boxes[named[0]]
+        elif start == "On which":
+            assert said.answer == sides[named[0]] in said.options and said.think.endswith(f"{said.answer.lower()}.")
+        elif boxed and start == "Is the":
+            assert said.answer == ("Yes" if boxed == named else "No")
+        elif boxed:
+            assert said.answer == f"The {boxed[0]}" in said.options and said.think.endswith(f"{boxed[0]}.")
+        else:
+            continue
+        seen.add((start, said.answer in ("Yes", *boxes.values())))
+    assert seen == {("Which is", True), ("Which is", False), ("Which of", False), ("Is the", True), ("Is the", False),
+                    ("On which", False)}  # fmt: skip
+    assert caption([bus, car]).reply.split("\n") == [
+        f"{car.name}: [0, 20, 56, 50], 9 meters, points right",
+        f"{bus.name}: [112, 20, 168, 50], 31 meters, points right and towards me",
+    ]
+
+
 def test_a_pair_is_compared_by_the_numbers_that_are_told() -> None:
     near, far = Seen(0, 1, 2, (0, 20, 56, 50), 9.4), Seen(1, 2, 3, (112, 20, 140, 50), 31.0)
     told = {

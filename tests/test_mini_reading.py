@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from data_gen.oracle_wording import WORDINGS
 from data_gen.pretraining.pictures import Seen
 from data_gen.pretraining.reading import comparison, exercise, far_behind, listed_option
 from data_gen.pretraining.texts import Said
@@ -42,6 +43,22 @@ def test_the_solution_of_an_exercise_stands_in_it_or_follows_from_its_numbers() 
         held = [low <= wanted <= high for low, high in (numbers_in(line) for line in said.prompt.split("\n")[1:])]
         assert sum(held) == 1 and said.prompt.split("\n")[1:][held.index(True)] == said.reply
     assert min(len(numbers), len(fitting)) > 10
+
+
+def test_words_are_repeated_options_found_and_answers_read_out() -> None:
+    exercises = [exercise(np.random.default_rng(seed)) for seed in range(400)]
+    repeated = [said for said in exercises if said.prompt.startswith("Read: ")]
+    assert all(said.reply == said.prompt.removeprefix("Read: ") for said in repeated)
+    picked = [said for said in exercises if said.prompt.startswith("Answer with option ")]
+    for said in picked:
+        asked, _, *options = said.prompt.split("\n")
+        assert said.reply == options[int(numbers_in(asked)[0]) - 1]
+    concluded = [said for said in exercises if said.reply.startswith("<answer>")]
+    for said in concluded:
+        answer = said.reply.removeprefix("<answer>").removesuffix("</answer>")
+        told = f"[{answer}]" if answer.startswith("[") else answer.removeprefix("The ")
+        assert any(wording.format(answer=told) in said.prompt for wording in WORDINGS["answer"]), said
+    assert min(len(repeated), len(picked), len(concluded)) > 20
 
 
 def test_things_are_sorted_and_compared_by_their_numbers() -> None:
